@@ -6,6 +6,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -109,21 +110,42 @@ struct HostedPlan {
   HostedPlan(const std::string& json, nb::object host_, bool is_whole_)
       : host(std::move(host_)), plan(json, host, is_whole_), layout(plan), is_whole(is_whole_) {}
 
+  // The kernels of now: the environment may name others each time, which other layers are for.
+  std::shared_ptr<const engine::Kernels> kernels() {
+    std::string now;
+    for (const char* const name : {"INTACT_MAX_ISA", "INTACT_FORCE_KERNEL"}) {
+      const char* const value = std::getenv(name);
+      now += std::string(value == nullptr ? "" : value) + "\n";
+    }
+    if (kernels_ == nullptr || now != environment_) {
+      kernels_ = std::make_shared<const engine::Kernels>(nullptr);
+      environment_ = now;
+      layers.clear();
+    }
+    return kernels_;
+  }
+
   PythonHost host;
   engine::Plan plan;
   const engine::LayoutPlan layout;
   const bool is_whole;
+  engine::Layers layers;
+
+ private:
+  std::shared_ptr<const engine::Kernels> kernels_;
+  std::string environment_;  // for which they were chosen
 };
 
 // A plan that is bound on the kernels of now.
 struct HostedBound {
   HostedBound(HostedPlan& hosted, const std::vector<Shape>& shapes, ThreadPool& pool, int64_t most_bytes,
               int64_t near_bytes)
-      : bound({hosted.plan, hosted.layout, kernels, pool, &hosted.host, hosted.is_whole, most_bytes,
-               near_bytes},
+      : kernels(hosted.kernels()),
+        bound({hosted.plan, hosted.layout, *kernels, hosted.layers, pool, &hosted.host, hosted.is_whole,
+               most_bytes, near_bytes},
               shapes) {}
 
-  const engine::Kernels kernels{nullptr};
+  const std::shared_ptr<const engine::Kernels> kernels;
   Bound bound;
 };
 
@@ -207,7 +229,8 @@ void bind_engine(nb::module_& m) {
   nb::class_<HostedPlan>(m, "HostedPlan")
       .def(nb::init<const std::string&, nb::object, bool>(), "json"_a, "host"_a, "is_whole"_a)
       .def("bind", &bind, "shapes"_a, "thread_pool"_a, "most_bytes"_a, "near_bytes"_a, nb::keep_alive<0, 1>(),
-           nb::keep_alive<0, 3>());
+           nb::keep_alive<0, 3>())
+      .def("forget_layers", [](HostedPlan& hosted) { hosted.layers.clear(); });
   nb::class_<HostedBound>(m, "HostedBound")
       .def_prop_ro(
           "program", [](const HostedBound& b) -> const Program& { return b.bound.program(); },

@@ -34,18 +34,8 @@ inline PackedFloats packed_of(const PackedVector& packed) {
   return {packed.data(), packed.size(), keep(nb::cast(packed))};
 }
 
-// A convolution's spec but for its kernel and windows.
-inline ConvSpec conv_spec_of(const View& x, const View& y, const PackedBytes& packed,
-                             std::array<int64_t, 2> origin, const EpilogueSpec& epilogue) {
-  ConvSpec spec{};
-  spec.x = x;
-  spec.y = y;
-  spec.packed = packed.data();
-  spec.packed_bytes = packed.size();
-  spec.owner = keep(nb::cast(packed));
-  spec.origin = origin;
-  spec.epilogue = epilogue;
-  return spec;
+inline PackedWeights weights_of(const PackedBytes& packed) {
+  return {packed.data(), packed.size(), keep(nb::cast(packed))};
 }
 
 }  // namespace intact

@@ -34,7 +34,7 @@ View dense_view(uint32_t block, size_t offset, Type type, const Shape& shape) {
 Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownDims& known_,
                  const std::vector<Shape>& shapes, const Layout& layout, const std::vector<Place>& places,
                  int64_t arena, Program& program, Owners& owners, const std::map<int, Bytes>& values,
-                 Host* host)
+                 Layers& layers, Host* host)
     : plan(plan_),
       kernels(kernels_),
       known(known_),
@@ -48,6 +48,7 @@ Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownD
       owners_(owners),
       constants_(plan_.constants.size()),
       values_(values),
+      layers_(layers),
       host_(host),
       planned_(arena),
       top_(arena),
@@ -149,7 +150,9 @@ void Binding::add_step(const PlanStep& step) {
     const bool part = is_cut_ && places_[static_cast<size_t>(value)].is_window;
     if (!part) add_halo(value);
   }
+  step_ = &step;
   step.bind(*this);
+  step_ = nullptr;
 }
 
 }  // namespace intact::engine

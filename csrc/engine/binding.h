@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/kernel_choice.h"
+#include "engine/layers.h"
 #include "engine/layout.h"
 #include "engine/memory.h"
 #include "engine/plan.h"
@@ -32,7 +33,7 @@ class Binding {
  public:
   Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownDims& known_,
           const std::vector<Shape>& shapes, const Layout& layout, const std::vector<Place>& places,
-          int64_t arena, Program& program, Owners& owners, const std::map<int, Bytes>& values,
+          int64_t arena, Program& program, Owners& owners, const std::map<int, Bytes>& values, Layers& layers,
           Host* host_ = nullptr);
 
   const TensorRecord& tensor(int value) const { return plan.tensor(value); }
@@ -65,6 +66,12 @@ class Binding {
   View hold(const void* data, size_t bytes, Type type, const Shape& shape);
   // Bytes of the file or of the plan, as a block of the program.
   View keep(const Bytes& bytes, Type type, const Shape& shape);
+  // A part of the step that is bound, by its name among the step's parts: what `make` has made once for all
+  // sizes.
+  template <class Part, class Make>
+  std::shared_ptr<const Part> part(const std::string& name, const Make& make) {
+    return layers_.get<Part>(step_, name, make);
+  }
   // A tensor or a constant as floats.
   RealIn real_in(int value);
   RealOut real_out(int value);
@@ -124,7 +131,9 @@ class Binding {
   std::vector<std::shared_ptr<const Step>> made_;
   size_t steps_before_ = 0, held_bytes_ = 0;
   const std::map<int, Bytes>& values_;
+  Layers& layers_;
   Host* const host_;
+  const PlanStep* step_ = nullptr;  // that is bound
   const int64_t planned_;
   int64_t top_, most_;
 };

@@ -186,7 +186,7 @@ void Bound::begin_times(const MicroBatches& steps, Binding& binding) {
 void Bound::make_steps(int64_t arena, int64_t outside) {
   Plan& plan = target_.plan;
   Binding binding(plan, target_.kernels, target_.pool.threads(), known_, shapes_, layout_, places_, arena,
-                  program_, owners_, values_, target_.host);
+                  program_, owners_, values_, target_.layers, target_.host);
   std::vector<std::shared_ptr<const Step>> made;
   const auto extend = [&](const PlanStep* label, Copied copied = {-1, false}) {
     for (auto& step : binding.take()) {

@@ -19,6 +19,7 @@ struct Target {
   Plan& plan;
   const LayoutPlan& layout;
   const Kernels& kernels;
+  Layers& layers;
   ThreadPool& pool;
   Host* host = nullptr;
   bool is_whole = false;  // every tensor keeps its memory
@@ -29,11 +30,12 @@ struct Target {
 // What all sessions of an open plan share.
 struct OpenPlan {
   OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa);
-  Target target() { return {plan, layout, kernels, pool}; }
+  Target target() { return {plan, layout, kernels, layers, pool}; }
 
   Plan plan;
   const LayoutPlan layout;
   const Kernels kernels;
+  Layers layers;
   ThreadPool pool;
 };
 

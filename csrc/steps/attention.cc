@@ -18,7 +18,7 @@ size_t size_of(const View& v, int axis) { return static_cast<size_t>(v.sizes[v.r
 ptrdiff_t stride_of(const View& v, int axis) { return static_cast<ptrdiff_t>(v.strides[v.rank - 2 + axis]); }
 ptrdiff_t signed_of(size_t n) { return static_cast<ptrdiff_t>(n); }
 
-void settle_product(MatMulSpec& s, const char* what) {
+void check_product(const MatMulSpec& s, const char* what) {
   for (const View* v : {&s.a, &s.b, &s.y}) {
     elements_of(*v);
     demand(v->rank >= 2 && v->rank == s.y.rank, what);
@@ -26,7 +26,7 @@ void settle_product(MatMulSpec& s, const char* what) {
   demand(size_of(s.a, 0) == size_of(s.y, 0) && size_of(s.b, 1) == size_of(s.y, 1) &&
              size_of(s.a, 1) == size_of(s.b, 0) && size_of(s.a, 1) < (1 << 24),
          what);
-  settle_product(s);
+  check_product(s);
 }
 
 // The right side of a product, packed as panels in scratch.
@@ -124,9 +124,9 @@ class Attention final : public Step {
     uint8_t *mask, *row;
   };
 
-  static AttentionSpec checked(AttentionSpec s) {
-    settle_product(s.scores, "the scores' matrices do not fit each other");
-    settle_product(s.product, "the values' matrices do not fit the scores");
+  static const AttentionSpec& checked(const AttentionSpec& s) {
+    check_product(s.scores, "the scores' matrices do not fit each other");
+    check_product(s.product, "the values' matrices do not fit the scores");
     demand(s.scores.y.rank == s.product.y.rank, "scores and values have the same number of axes");
     demand_same_sizes(s.scores.y, s.product.a);
     demand(is_sound(s.probabilities), "the output's grid is not within bytes");
@@ -205,7 +205,7 @@ class Attention final : public Step {
       for (size_t r = 0; r < rows; ++r) {
         const int32_t* const sums = s.sums + r * ops_.columns;
         float* const to = s.scores + r * pitch() + p * ops_.columns;
-        const EpilogueSpec& e = s_.scores.epilogue;
+        const EpilogueSpec& e = *s_.scores.epilogue;
         write_sums(ops_, s_.scores, sums, ops_.columns, e.floats ? reinterpret_cast<uint8_t*>(to) : s.codes);
         if (!e.floats) floats_.dequantize(s.codes, ops_.columns, e.zero_point, s_.scale, to);
       }
@@ -235,7 +235,7 @@ class Attention final : public Step {
 
   const MatMulOps& ops_;
   const FloatOps& floats_;
-  AttentionSpec s_;
+  const AttentionSpec s_;
   size_t rows_, tokens_, depth_, width_;
   Walk<5> outer_;
   Panels keys_, values_;

@@ -7,16 +7,14 @@ namespace intact {
 namespace conv_panels {
 namespace {
 
-// Reads the packed weights. Throws std::invalid_argument where rows, indices and weights do not fit each
-// other.
-Packed read_weights(const ChosenLinearSpec& s) {
+// Throws std::invalid_argument where rows, indices and weights do not fit each other.
+const ConvSpec& checked(const ChosenLinearSpec& s) {
   const ConvSpec& c = s.conv;
-  Packed packed = read_packed(c.packed, c.packed_bytes, *c.kernel);
-  const PackedHeader& h = packed.header;
+  const PackedHeader& h = c.layer->packed.header;
   const View &x = c.x, &y = c.y, &index = s.index;
   demand(h.kernel_h == 1 && h.kernel_w == 1 && h.groups >= 1, "each group is a matrix");
   demand(h.groups < (1 << 24), "there are too many matrices");
-  demand(!c.low && !c.epilogue.residual, "chosen products have neither low bytes nor a residual");
+  demand(!c.layer->is_wide && !c.low && !c.residual, "chosen products have neither low bytes nor a residual");
   demand(x.high <= h.high, "weights are packed for smaller bytes");
   demand_image(x, "rows are an image of bytes with dense pixels");
   demand(y.rank == 4 && y.strides[3] == static_cast<int64_t>(bytes_of(y.type)),
@@ -30,8 +28,8 @@ Packed read_weights(const ChosenLinearSpec& s) {
   elements_of(index);
   demand(is_index(index) && index.rank == 1 && index.sizes[0] == y.sizes[2], "one index for each row of y");
   demand(x.sizes[2] > 0 ? y.sizes[2] % x.sizes[2] == 0 : y.sizes[2] == 0, "as many rows of y for each of x");
-  check_epilogue(c.epilogue, y, h.out);
-  return packed;
+  check_ends(c.layer->epilogue, y, c.residual);
+  return c;
 }
 
 // Items are those of ConvStep: some panels and some rows. Each panel multiplies the rows that chose its
@@ -39,7 +37,7 @@ Packed read_weights(const ChosenLinearSpec& s) {
 class ChosenLinear final : public ConvStep {
  public:
   explicit ChosenLinear(const ChosenLinearSpec& spec)
-      : ConvStep(spec.conv, read_weights(spec), true),
+      : ConvStep(checked(spec), true),
         index_(spec.index),
         each_(s_.x.sizes[2] > 0 ? s_.y.sizes[2] / s_.x.sizes[2] : 1) {
     reads(index_);
@@ -110,7 +108,7 @@ class ChosenLinear final : public ConvStep {
 }  // namespace conv_panels
 
 std::unique_ptr<Step> make_chosen_linear(const ChosenLinearSpec& spec) {
-  demand(spec.conv.kernel->tiles == nullptr, "rows choose weights that are packed for vectors");
+  demand(spec.conv.layer->kernel->tiles == nullptr, "rows choose weights that are packed for vectors");
   return std::make_unique<conv_panels::ChosenLinear>(spec);
 }
 

@@ -29,18 +29,24 @@ std::vector<int32_t> runs_of(const std::vector<int32_t>& offsets) {
 
 }  // namespace
 
+// Whether a panel reads copies of windows.
+bool reads_copies(const PackedHeader& header, const PackedPanel& panel) {
+  return header.grouped == kGroupedForInliers || (header.grouped != 0 && is_words(panel));
+}
+
 // The steps of a panel in the form that the kernel reads (GemmSteps).
-std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& panel) const {
-  std::vector<int32_t> offsets = step_offsets(s_, packed, panel);
-  return s_.kernel->grouped ? offsets : runs_of(offsets);
+std::vector<int32_t> ConvStep::resolve(const PackedPanel& panel) const {
+  std::vector<int32_t> offsets = step_offsets(s_, layer_->packed, panel);
+  return layer_->kernel->grouped ? offsets : runs_of(offsets);
 }
 
 // Binds a panel that reads copies of windows. Copies hold the steps in the order of the window, the same for
 // all panels.
-void ConvStep::bind_copies(const Packed& packed, const PackedPanel& from, BoundPanel& panel) {
+void ConvStep::bind_copies(const PackedPanel& from, BoundPanel& panel) {
+  const Packed& packed = layer_->packed;
   const std::vector<int32_t> natural = window_steps(packed.header);
   const bool splits = packed.header.grouped == kGroupedForInliers;
-  if (!copies_.any()) copies_.need(runs_of(step_offsets(s_, packed.header, natural)), splits, s_.zero);
+  if (!copies_.any()) copies_.need(runs_of(step_offsets(s_, packed.header, natural)), splits, layer_->zero);
   std::vector<int32_t>& steps = steps_.back();
   std::vector<int32_t> places(splits ? natural.size() : 0);
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -55,29 +61,26 @@ void ConvStep::bind_copies(const Packed& packed, const PackedPanel& from, BoundP
   panel.steps.words = static_cast<int32_t>(steps.size());
 }
 
-void ConvStep::bind(const Packed& packed) {
+void ConvStep::bind() {
+  const Packed& packed = layer_->packed;
+  const bool grouped = layer_->kernel->grouped;
+  size_t constants = 0;
+  panels_.reserve(packed.panels.size());
   for (const PackedPanel& p : packed.panels) {
-    if (steps_.empty() || s_.kernel->grouped) steps_.push_back(resolve(packed, p));
+    if (steps_.empty() || grouped) steps_.push_back(resolve(p));
     const int32_t before = shares_ > 1 ? p.group * (packed.header.out / packed.header.groups) : 0;
     BoundPanel panel{{packed.weights + p.weights, steps_.back().data(), {}, p.width},
                      p.channel - before,
                      p.channels,
                      p.group,
-                     constants_.bias.size(),
+                     constants,
                      int64_t{p.steps} * p.width * 4};
+    constants += static_cast<size_t>(p.width);
     std::copy(std::begin(p.counts), std::end(p.counts), panel.steps.counts);
-    const bool copies = s_.kernel->grouped && (is_words(p) || packed.header.grouped == kGroupedForInliers);
-    if (copies) bind_copies(packed, p, panel);
-    if (!s_.kernel->grouped) panel.steps.counts[0] = static_cast<int32_t>(steps_.back().size() / 2);
+    if (reads_copies(packed.header, p)) bind_copies(p, panel);
+    if (!grouped) panel.steps.counts[0] = static_cast<int32_t>(steps_.back().size() / 2);
     panels_.push_back(panel);
     widest_ = std::max(widest_, p.width);
-    std::vector<int32_t> shifted;
-    const int32_t shift = s_.kernel->shift + (copies ? copies_.base() : 0);
-    if (shift != 0) shifted = weight_sums(packed.weights + p.weights, p, shift);
-    constants_.append(s_.epilogue, p.channel, p.channels, p.width, shifted);
-    if (s_.low) {
-      PanelConstants::append(constants_.high, s_.high_correction, p.channel, p.channels, p.width, shifted);
-    }
   }
 }
 
@@ -85,7 +88,7 @@ void ConvStep::bind(const Packed& packed) {
 // speed.
 std::vector<Loop> ConvStep::loops() const {
   std::vector<Loop> by_size;
-  for (int size = kMostGroup; size >= 1 && s_.kernel->grouped; --size) {
+  for (int size = kMostGroup; size >= 1 && layer_->kernel->grouped; --size) {
     int64_t products = 0;
     for (const BoundPanel& p : panels_) {
       products += pixels_ * p.steps.counts[size - 1] * size * p.steps.width * 4 / shares_;
@@ -133,7 +136,7 @@ int64_t ConvStep::blocks_for(int64_t products) const {
 }
 
 void ConvStep::cut() {
-  cut_.rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
+  cut_.rows = layer_->kernel->rows[widest_ / layer_->kernel->unit - 1];
   int64_t products = 0;
   for (const BoundPanel& panel : panels_) products += panel.bytes * pixels_ / shares_;
   const int64_t item = std::clamp(products / 16, kSmallItem, kLargeItem);
@@ -170,35 +173,32 @@ void ConvStep::cut_evenly(int64_t item, int64_t products) {
 
 namespace {
 
-// Reads the packed weights. Throws std::invalid_argument where weights, images and window do not fit each
-// other.
-Packed read_weights(const ConvSpec& s) {
-  Packed packed = read_packed(s.packed, s.packed_bytes, *s.kernel);
-  const PackedHeader& h = packed.header;
-  check_conv(s, int64_t{h.in} * h.groups, h.out, h.high);
+// Throws std::invalid_argument where weights, images and window do not fit each other.
+const ConvSpec& checked(const ConvSpec& s) {
+  const PackedHeader& h = s.layer->packed.header;
+  check_conv(s, s.layer->epilogue, int64_t{h.in} * h.groups, h.out, h.high);
+  demand(s.low.has_value() == s.layer->is_wide, "low bytes where codes have 16 bits");
   check_window(s, h);
-  return packed;
+  return s;
 }
 
 }  // namespace
 
-ConvStep::ConvStep(const ConvSpec& spec) : ConvStep(spec, read_weights(spec), false) {}
+ConvStep::ConvStep(const ConvSpec& spec) : ConvStep(checked(spec), false) {}
 
-ConvStep::ConvStep(const ConvSpec& spec, const Packed& packed, bool by_index)
-    : s_(spec), shares_(by_index ? packed.header.groups : 1) {
-  const PackedHeader& h = packed.header;
-  round_low_sums(s_);
-  cells_ = settle(s_.epilogue);
+ConvStep::ConvStep(const ConvSpec& spec, bool by_index)
+    : s_(spec), layer_(spec.layer), shares_(by_index ? layer_->packed.header.groups : 1) {
+  const PackedHeader& h = layer_->packed.header;
   group_channels_ = by_index ? 0 : h.in;
   pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
-  bind(packed);
+  bind();
   cut();
   reads(s_.x, slack_of(h));
   if (s_.low) {
     reads(*s_.low, slack_of(h));
   }
   writes(s_.y);
-  if (s_.epilogue.residual) reads(*s_.epilogue.residual);
+  if (s_.residual) reads(*s_.residual);
 }
 
 // The cost of an item in products: its own, and the fixed cost kItemCost.
@@ -231,7 +231,7 @@ Scratch ConvStep::scratch_at(uint8_t* at) const {
 // Fills the addresses of output pixels [first, end): window, output and residual.
 void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const {
   const View &x = s_.x, &y = s_.y;
-  const View& r = s_.epilogue.residual ? *s_.epilogue.residual : y;
+  const View& r = s_.residual ? *s_.residual : y;
   const int64_t height = y.sizes[1], width = y.sizes[2];
   int64_t n = first / (height * width), h = first / width % height, w = first % width;
   const int64_t x_pixel = s_.strides[1] * x.strides[2];
@@ -297,8 +297,10 @@ Source ConvStep::source_of(const BoundPanel& panel, const Rows& rows, ptrdiff_t 
 
 void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const WindowCopy& copy, int count,
                          const Ahead& ahead, const Scratch& own) const {
+  const PanelConstants& constants = layer_->constants;
+  const GemmOps& kernel = *layer_->kernel;
   Source source = source_of(panel, rows, 0, copy.x, count);
-  source.tile.correction = constants_.correction.data() + panel.constants;
+  source.tile.correction = constants.correction.data() + panel.constants;
   source.tile.sums = own.sums;
   source.tile.next = ahead.bytes > 0 ? ahead.from : nullptr;
   source.tile.next_bytes = ahead.bytes;
@@ -306,26 +308,26 @@ void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Window
                 count,
                 panel.steps.width,
                 panel.channels,
-                constants_.multiplier.data() + panel.constants,
-                constants_.bias.data() + panel.constants,
+                constants.multiplier.data() + panel.constants,
+                constants.bias.data() + panel.constants,
                 rows.y,
                 panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type)),
-                s_.epilogue.residual ? rows.residual : nullptr,
+                s_.residual ? rows.residual : nullptr,
                 panel.channel,
                 own.floats,
-                PanelConstants::part_of(constants_.factors, panel.constants),
-                PanelConstants::part_of(constants_.slopes, panel.constants),
-                PanelConstants::part_of(constants_.offsets, panel.constants),
-                PanelConstants::part_of(constants_.gains, panel.constants),
-                PanelConstants::part_of(constants_.shifts, panel.constants)};
+                PanelConstants::part_of(constants.factors, panel.constants),
+                PanelConstants::part_of(constants.slopes, panel.constants),
+                PanelConstants::part_of(constants.offsets, panel.constants),
+                PanelConstants::part_of(constants.gains, panel.constants),
+                PanelConstants::part_of(constants.shifts, panel.constants)};
   if (s_.low) {
     Source low = source_of(panel, rows, copy.apart, copy.low, count);
     low.tile.correction = source.tile.correction;
     low.tile.sums = own.low;
-    source.tile.correction = constants_.high.data() + panel.constants;
+    source.tile.correction = constants.high.data() + panel.constants;
     return run_tiles(panel, source, &low, ends);
   }
-  if (s_.kernel->whole != nullptr && s_.kernel->whole(panel.steps, source.tile, s_.epilogue, ends)) return;
+  if (kernel.whole != nullptr && kernel.whole(panel.steps, source.tile, layer_->epilogue, ends)) return;
   run_tiles(panel, source, nullptr, ends);
 }
 
@@ -341,13 +343,13 @@ void ConvStep::run_tiles(const BoundPanel& panel, Source& source, Source* low, G
     if (piece * t >= tile.next_bytes) tile.next = nullptr;
     fetch_lines(rows.y, rows.rows, rows.y_offset);
     if (rows.residual != nullptr) fetch_lines(rows.residual, rows.rows, rows.residual_offset);
-    source.sum(*s_.kernel, panel.steps, t, rows.rows);
+    source.sum(*layer_->kernel, panel.steps, t, rows.rows);
     if (low != nullptr) {
-      low->sum(*s_.kernel, panel.steps, t, rows.rows);
+      low->sum(*layer_->kernel, panel.steps, t, rows.rows);
       join_tiles(tile.sums, low->tile.sums,
-                 static_cast<size_t>(rows.rows) * static_cast<size_t>(panel.steps.width), s_.shift);
+                 static_cast<size_t>(rows.rows) * static_cast<size_t>(panel.steps.width), layer_->shift);
     }
-    s_.kernel->finish(s_.epilogue, rows);
+    layer_->kernel->finish(layer_->epilogue, rows);
     rows.y += rows.rows;
     if (rows.residual != nullptr) rows.residual += rows.rows;
     if (tile.next != nullptr) tile.next += piece;
@@ -368,7 +370,48 @@ void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scra
 
 }  // namespace conv_panels
 
-void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
+namespace {
+
+// The epilogue of a layer, once its numbers are checked. Joined sums are rounded by a half, which the
+// corrections of low bytes have besides.
+EpilogueSpec checked_epilogue(const ConvLayerSpec& s, int64_t out) {
+  EpilogueSpec epilogue = s.epilogue;
+  check_epilogue(epilogue, out);
+  demand(s.shift >= 0 && s.shift <= (s.is_wide ? 7 : 0),
+         "joined sums are rounded to multiples of 2^0 to 2^7");
+  demand(!s.is_wide || s.high_correction.size() == static_cast<size_t>(out),
+         "one correction of high bytes for each channel");
+  const uint32_t half = 1u << s.shift >> 1;
+  for (int32_t& c : epilogue.correction) c = static_cast<int32_t>(static_cast<uint32_t>(c) + half);
+  return epilogue;
+}
+
+}  // namespace
+
+ConvLayer::ConvLayer(const ConvLayerSpec& s)
+    : ConvLayer(s, read_packed(s.packed.data, s.packed.bytes, *s.kernel)) {}
+
+ConvLayer::ConvLayer(const ConvLayerSpec& s, Packed read)
+    : SettledEpilogue(checked_epilogue(s, read.header.out)),
+      kernel(s.kernel),
+      packed(std::move(read)),
+      is_wide(s.is_wide),
+      shift(s.shift),
+      zero(s.zero),
+      owner(s.packed.owner) {
+  const int32_t base = WindowCopies::base_of(packed.header.grouped == kGroupedForInliers, zero);
+  for (const PackedPanel& p : packed.panels) {
+    std::vector<int32_t> shifted;
+    const bool copies = kernel->grouped && conv_panels::reads_copies(packed.header, p);
+    const int32_t more = kernel->tiles != nullptr ? 0 : kernel->shift + (copies ? base : 0);
+    if (more != 0) shifted = weight_sums(packed.weights + p.weights, p, more);
+    constants.append(epilogue, p.channel, p.channels, p.width, shifted);
+    if (is_wide)
+      PanelConstants::append(constants.high, s.high_correction, p.channel, p.channels, p.width, shifted);
+  }
+}
+
+void check_conv(const ConvViews& s, const Epilogue& epilogue, int64_t in, int64_t out, int32_t high) {
   const View &x = s.x, &y = s.y;
   demand(x.high <= high, "weights are packed for smaller bytes");
   demand_image(x, "conv reads an image of bytes with dense pixels");
@@ -377,11 +420,8 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   demand(x.sizes[0] == y.sizes[0], "conv keeps the number of images");
   demand(y.sizes[3] == out && x.sizes[3] == in, "channels differ from the weights'");
   for (int i = 0; i < 4; ++i) demand(x.strides[i] >= 0, "conv reads rows in order");
-  check_epilogue(s.epilogue, y, out);
-  demand(s.shift >= 0 && s.shift <= (s.low ? 7 : 0), "joined sums are rounded to multiples of 2^0 to 2^7");
+  check_ends(epilogue, y, s.residual);
   if (!s.low) return;
-  demand(s.high_correction.size() == static_cast<size_t>(out),
-         "one correction of high bytes for each channel");
   demand(s.low->high <= high, "weights are packed for smaller bytes");
   demand_image(*s.low, "conv reads an image of bytes with dense pixels");
   demand_same_sizes(*s.low, x);
@@ -389,7 +429,7 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
 }
 
 std::unique_ptr<Step> make_conv(const ConvSpec& spec) {
-  if (spec.kernel->tiles != nullptr) return make_tiled_conv(spec);
+  if (spec.layer->kernel->tiles != nullptr) return make_tiled_conv(spec);
   return std::make_unique<conv_panels::ConvStep>(spec);
 }
 

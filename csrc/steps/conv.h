@@ -10,34 +10,63 @@
 #include "kernels/gemm/packed.h"
 #include "runtime/step.h"
 #include "steps/common/epilogue.h"
+#include "steps/common/panel_constants.h"
 
 namespace intact {
 
-struct ConvSpec {
+// Packed weights, and what keeps their bytes alive.
+struct PackedWeights {
+  const uint8_t* data;
+  size_t bytes;
+  std::shared_ptr<const void> owner;
+};
+
+// A layer, whatever the size of its images.
+struct ConvLayerSpec {
+  const GemmOps* kernel;
+  PackedWeights packed;  // pack_gemm's bytes for this kernel
+  EpilogueSpec epilogue;
+  bool is_wide = false;  // codes have 16 bits
+  int shift = 0;  // of the joined sums of 16-bit codes (join_sums in gemm.h)
+  std::vector<int32_t>
+      high_correction{};  // [c of y], for the sums of x; the epilogue's is for those of `low`
+  int32_t zero = 0;  // the byte of x around which most of its bytes are expected
+};
+
+// The same, read and checked: packed weights, and the constants of the epilogue panel by panel. Steps of all
+// sizes share one. Throws std::invalid_argument for weights that no kernel packs, or another epilogue.
+struct ConvLayer : SettledEpilogue {
+  explicit ConvLayer(const ConvLayerSpec& spec);
+
+  const GemmOps* kernel;
+  Packed packed;
+  PanelConstants constants;
+  bool is_wide;
+  int shift;
+  int32_t zero;
+  std::shared_ptr<const void> owner;
+
+ private:
+  ConvLayer(const ConvLayerSpec& spec, Packed read);
+};
+
+// The images and the window of a convolution.
+struct ConvViews {
   View x, y;  // (n, h, w, c): x of bytes, y of bytes or float32
   std::optional<View> low;  // for codes of 16 bits, which are 256 * x + low; lies as x does
-  int shift = 0;  // of the joined sums of 16-bit codes (join_sums in gemm.h)
-  std::vector<int32_t> high_correction;  // [c of y], for the sums of x; the epilogue's is for those of `low`
-  const GemmOps* kernel;
-  const uint8_t* packed;  // pack_gemm's bytes for this kernel
-  size_t packed_bytes;
-  std::shared_ptr<const void> owner;  // keeps them alive
+  std::optional<View> residual;  // bytes, sizes of y
   std::array<int64_t, 2> strides{1, 1}, dilations{1, 1};
   std::array<int64_t, 2> origin{0, 0};  // input pixel under the first tap of output pixel (0, 0); -1: pad 1
-  EpilogueSpec epilogue;
   int threads = 1;  // that share the work
-  int32_t zero = 0;  // the byte of x around which most of its bytes are expected
+};
+
+struct ConvSpec : ConvViews {
+  std::shared_ptr<const ConvLayer> layer;
 };
 
 // Throws std::invalid_argument unless images, weights of so many channels, and epilogue fit each other.
 // `high` is the largest byte of x for which the weights were packed.
-void check_conv(const ConvSpec& spec, int64_t in, int64_t out, int32_t high);
-
-// Adds the half by which joined sums are rounded to the corrections of low bytes.
-inline void round_low_sums(ConvSpec& spec) {
-  const uint32_t half = 1u << spec.shift >> 1;
-  for (int32_t& c : spec.epilogue.correction) c = static_cast<int32_t>(static_cast<uint32_t>(c) + half);
-}
+void check_conv(const ConvViews& views, const Epilogue& epilogue, int64_t in, int64_t out, int32_t high);
 
 // Channels in a register of the narrowest kernels.
 constexpr int kNarrowest = 8;

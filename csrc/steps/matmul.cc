@@ -41,7 +41,7 @@ class MatMul final : public Step {
         k_(padded(axes_.k, ops.depth)),
         block_(std::min(axes_.rows, kMatMulRows)),
         blocks_(block_ == 0 ? 0 : (axes_.rows + block_ - 1) / block_) {
-    settle_product(s_);
+    check_product(s_);
     reads(s.a);
     reads(s.b);
     writes(s.y);
@@ -123,7 +123,7 @@ class MatMul final : public Step {
   }
 
   const MatMulOps& ops_;
-  MatMulSpec s_;
+  const MatMulSpec s_;
   Axes axes_;
   Walk<3> batch_;
   size_t k_, block_, blocks_;
@@ -131,12 +131,15 @@ class MatMul final : public Step {
 
 }  // namespace
 
-void settle_product(MatMulSpec& s) {
+void check_product(const MatMulSpec& s) {
   demand(s.a.type == Type::u8 && s.b.type == Type::u8, "codes are bytes");
   demand(0 <= s.zeros.a && s.zeros.a <= 255 && 0 <= s.zeros.b && s.zeros.b <= 255,
          "a zero point is out of range");
-  EpilogueSpec& e = s.epilogue;
-  check_epilogue(e, s.y, 1, true);
+  check_ends(*s.epilogue, s.y, {});
+}
+
+std::shared_ptr<const EpilogueSpec> settle_product(EpilogueSpec e) {
+  check_epilogue(e, 1, true);
   demand(std::isfinite(e.multiplier[0]), "a multiplier is not finite");
   demand(e.bias[0] == 0 && e.correction[0] == 0 && !e.residual && e.function == nullptr && e.slopes.empty(),
          "a product of activations has a multiplier, a gain and bounds alone");
@@ -145,6 +148,7 @@ void settle_product(MatMulSpec& s) {
   demand(e.quotient == 1 || e.floats || e.divides, "codes of a quotient are divided");
   demand(!e.divides || e.ops != nullptr, "codes are divided by the kernel of floats");
   settle_ends(e);
+  return std::make_shared<const EpilogueSpec>(std::move(e));
 }
 
 namespace {
@@ -166,7 +170,7 @@ void write_reals(const MatMulOps& ops, const EpilogueSpec& e, const int32_t* sum
 }  // namespace
 
 void write_sums(const MatMulOps& ops, const MatMulSpec& s, const int32_t* sums, size_t n, uint8_t* to) {
-  const EpilogueSpec& e = s.epilogue;
+  const EpilogueSpec& e = *s.epilogue;
   if (e.floats) return write_reals(ops, e, sums, n, reinterpret_cast<float*>(to));
   if (!e.divides || (e.bounded && e.gains.empty() && e.quotient == 1)) {
     return ops.codes(sums, n, e.multiplier[0], e.divisor, e.grid(), to);

@@ -22,12 +22,15 @@ inline View leading(View v) {
 struct MatMulSpec {
   View a, b, y;  // the same number of axes; leading ones of y's sizes, with strides of 0 where they broadcast
   MatMulZeros zeros;
-  EpilogueSpec epilogue;  // one multiplier, and bounds
+  std::shared_ptr<const EpilogueSpec> epilogue;  // one multiplier, and bounds: settle_product's
 };
 
-// Checks operands and epilogue, but for their sizes, and sets the fields of the epilogue that follow from
-// others. Throws std::invalid_argument where they do not fit.
-void settle_product(MatMulSpec& spec);
+// Sets the fields of a product's epilogue that follow from others. Steps of all sizes share what it returns.
+// Throws std::invalid_argument for an epilogue that no product has.
+std::shared_ptr<const EpilogueSpec> settle_product(EpilogueSpec epilogue);
+
+// Throws std::invalid_argument where operands, but for their sizes, and epilogue do not fit.
+void check_product(const MatMulSpec& spec);
 
 // Writes n sums of a row as dense elements of y.
 void write_sums(const MatMulOps& ops, const MatMulSpec& spec, const int32_t* sums, size_t n, uint8_t* to);

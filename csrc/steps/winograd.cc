@@ -45,7 +45,7 @@ class WinogradStep final : public Step {
 
   size_t items() const override { return static_cast<size_t>(blocks_) * chunks(); }
   int64_t work(size_t item) const override;
-  std::string name() const override { return name_of(kernel_); }
+  std::string name() const override { return name_of(&kernel_); }
   size_t scratch() const override { return static_cast<size_t>(outputs_at_ + 2 * tile_bytes()); }
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
 
@@ -58,7 +58,6 @@ class WinogradStep final : public Step {
     float* floats;
   };
   void check_views(const WinogradHeader& h) const;
-  void bind(const WinogradPacked& packed);
   void cut(int threads);
   size_t chunks() const { return (packed_.panels.size() + chunk_ - 1) / chunk_; }
   int64_t first_tile(int64_t block) const { return tiles_ * block / blocks_; }
@@ -69,11 +68,11 @@ class WinogradStep final : public Step {
                  const Scratch& at) const;
   void finish(const Memory& memory, size_t panel, const Tile& tile, const Scratch& at) const;
 
-  ConvSpec s_;
-  const WinogradOps* kernel_;
-  WinogradPacked packed_;
-  PanelConstants constants_;
-  std::unique_ptr<const FunctionCells> cells_;
+  const ConvViews s_;
+  const std::shared_ptr<const WinogradLayer> layer_;
+  const WinogradOps& kernel_;
+  const WinogradPacked& packed_;
+  const PanelConstants& constants_;
   int64_t across_ = 0, down_ = 0, tiles_ = 0;
   int64_t blocks_ = 0, most_tiles_ = 0;
   size_t chunk_ = 1;  // panels per item
@@ -85,7 +84,8 @@ class WinogradStep final : public Step {
 
 void WinogradStep::check_views(const WinogradHeader& h) const {
   const View &x = s_.x, &y = s_.y;
-  check_conv(s_, h.in, h.out, h.high);
+  check_conv(s_, layer_->epilogue, h.in, h.out, h.high);
+  demand(!s_.low, "Winograd's form is for bytes");
   const bool plain = s_.strides[0] == 1 && s_.strides[1] == 1 && s_.dilations[0] == 1 && s_.dilations[1] == 1;
   demand(plain, "Winograd's form is for stride and dilation 1");
   if (y.elements() == 0) return;
@@ -94,13 +94,6 @@ void WinogradStep::check_views(const WinogradHeader& h) const {
     const int64_t last = s_.origin[i] + y.sizes[i + 1] - 1 + 2;
     const bool inside = s_.origin[i] >= -x.halo[i] && last <= x.sizes[i + 1] - 1 + x.halo[i + 2];
     demand(inside, "windows reach beyond the input and its halo");
-  }
-}
-
-void WinogradStep::bind(const WinogradPacked& packed) {
-  for (const WinogradPanel& p : packed.panels) {
-    constants_.append(s_.epilogue, p.channel, p.channels, p.width, {});
-    widest_ = std::max(widest_, p.width);
   }
 }
 
@@ -122,17 +115,20 @@ void WinogradStep::cut(int threads) {
 }
 
 WinogradStep::WinogradStep(const WinogradSpec& spec)
-    : s_(spec.conv), kernel_(spec.kernel), packed_(read_winograd(s_.packed, s_.packed_bytes, *kernel_)) {
+    : s_(spec),
+      layer_(spec.layer),
+      kernel_(*layer_->kernel),
+      packed_(layer_->packed),
+      constants_(layer_->constants) {
   check_views(packed_.header);
-  cells_ = settle(s_.epilogue);
   down_ = tiles_across(s_.y.sizes[1]);
   across_ = tiles_across(s_.y.sizes[2]);
   tiles_ = s_.y.elements() == 0 ? 0 : s_.y.sizes[0] * down_ * across_;
-  bind(packed_);
-  cut(spec.threads);
+  for (const WinogradPanel& p : packed_.panels) widest_ = std::max(widest_, p.width);
+  cut(s_.threads);
   reads(s_.x);
   writes(s_.y);
-  if (s_.epilogue.residual) reads(*s_.epilogue.residual);
+  if (s_.residual) reads(*s_.residual);
 }
 
 Tile WinogradStep::tile_at(int64_t index) const {
@@ -154,13 +150,13 @@ void WinogradStep::transform(const Memory& memory, int64_t first, int64_t end, c
       pixels.rows[i] = x.at<uint8_t>(memory) + tile.n * x.strides[0] + row * x.strides[1];
       pixels.columns[i] = column * x.strides[2];
     }
-    kernel_->transform_input(pixels, at.input + (t - first) * packed_.header.in, plane_);
+    kernel_.transform_input(pixels, at.input + (t - first) * packed_.header.in, plane_);
   }
 }
 
 void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, const Scratch& at) const {
   const View& y = s_.y;
-  const View& r = s_.epilogue.residual ? *s_.epilogue.residual : y;
+  const View& r = s_.residual ? *s_.residual : y;
   const WinogradPanel& panel = packed_.panels[p];
   const auto constants = static_cast<size_t>(panel.channel);  // all panels before it are full
   const auto high = static_cast<int>(std::min<int64_t>(kTileOut, y.sizes[1] - tile.top));
@@ -179,12 +175,12 @@ void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, cons
   }
   const bool whole = wide == kTileOut;
   for (int i = 0; i < (whole ? 1 : high); ++i) {
-    kernel_->gemm->finish(
-        s_.epilogue,
+    kernel_.gemm->finish(
+        layer_->epilogue,
         {at.outputs + i * kTileOut * panel.width, whole ? high * kTileOut : wide, panel.width, panel.channels,
          constants_.multiplier.data() + constants, constants_.bias.data() + constants, to + i * kTileOut,
          panel.channel * static_cast<ptrdiff_t>(bytes_of(y.type)),
-         s_.epilogue.residual ? beside + i * kTileOut : nullptr, panel.channel, at.floats,
+         s_.residual ? beside + i * kTileOut : nullptr, panel.channel, at.floats,
          PanelConstants::part_of(constants_.factors, constants),
          PanelConstants::part_of(constants_.slopes, constants),
          PanelConstants::part_of(constants_.offsets, constants),
@@ -201,13 +197,13 @@ void WinogradStep::run_panel(const Memory& memory, size_t p, int64_t first, int6
   for (int point = 0; point < kPoints; ++point) {
     const int row = point / kTileIn, column = point % kTileIn;
     int16_t* const weights = at.weights + (kept_ ? row * kTileIn * points : 0);
-    if (column == 0 && fresh) kernel_->transform_weights({panel.taps, in, panel.width, row}, weights);
-    kernel_->multiply({at.input + point * plane_, weights + column * points, in, tiles, panel.width,
-                       at.sums + point * sums_plane_});
+    if (column == 0 && fresh) kernel_.transform_weights({panel.taps, in, panel.width, row}, weights);
+    kernel_.multiply({at.input + point * plane_, weights + column * points, in, tiles, panel.width,
+                      at.sums + point * sums_plane_});
   }
   for (int t = 0; t < tiles; ++t) {
-    kernel_->transform_output(at.sums + ptrdiff_t{t} * panel.width, sums_plane_,
-                              constants_.correction.data() + panel.channel, panel.width, at.outputs);
+    kernel_.transform_output(at.sums + ptrdiff_t{t} * panel.width, sums_plane_,
+                             constants_.correction.data() + panel.channel, panel.width, at.outputs);
     finish(memory, p, tile_at(first + t), at);
   }
 }
@@ -254,6 +250,29 @@ bool winograd_pays(const WinogradOps& kernel, const GemmOps& direct, const Winog
   const auto pieces = static_cast<double>(blocks * panels);
   const double turns = std::ceil(pieces / w.threads) * w.threads / pieces;
   return all * turns < outputs * 9 * weights;
+}
+
+namespace {
+
+const EpilogueSpec& checked(const EpilogueSpec& epilogue, int64_t channels) {
+  check_epilogue(epilogue, channels);
+  return epilogue;
+}
+
+}  // namespace
+
+WinogradLayer::WinogradLayer(const WinogradOps& ops, const PackedWeights& weights, const EpilogueSpec& spec)
+    : WinogradLayer(ops, read_winograd(weights.data, weights.bytes, ops), weights, spec) {}
+
+WinogradLayer::WinogradLayer(const WinogradOps& ops, WinogradPacked read, const PackedWeights& weights,
+                             const EpilogueSpec& spec)
+    : SettledEpilogue(checked(spec, read.header.out)),
+      kernel(&ops),
+      packed(std::move(read)),
+      owner(weights.owner) {
+  for (const WinogradPanel& p : packed.panels) {
+    constants.append(epilogue, p.channel, p.channels, p.width, {});
+  }
 }
 
 std::unique_ptr<Step> make_winograd(const WinogradSpec& spec) { return std::make_unique<WinogradStep>(spec); }

@@ -7,12 +7,24 @@
 
 namespace intact {
 
-// `conv` describes the convolution, without its kernel; strides and dilations are 1, and `packed` are the
-// bytes of pack_winograd.
-struct WinogradSpec {
-  ConvSpec conv;
+// A layer, whatever the size of its images, as ConvLayer is one. `weights`: the bytes of pack_winograd.
+// Throws std::invalid_argument for weights that nobody packs so, or another epilogue.
+struct WinogradLayer : SettledEpilogue {
+  WinogradLayer(const WinogradOps& kernel, const PackedWeights& weights, const EpilogueSpec& epilogue);
+
   const WinogradOps* kernel;
-  int threads;  // that share the work, which is cut into at least as many pieces if possible
+  WinogradPacked packed;
+  PanelConstants constants;
+  std::shared_ptr<const void> owner;
+
+ private:
+  WinogradLayer(const WinogradOps& kernel, WinogradPacked read, const PackedWeights& weights,
+                const EpilogueSpec& epilogue);
+};
+
+// Strides and dilations are 1. The work is cut into at least as many pieces as there are threads if possible.
+struct WinogradSpec : ConvViews {
+  std::shared_ptr<const WinogradLayer> layer;
 };
 
 // The size of such a convolution, and the threads that share it.

@@ -90,40 +90,40 @@ View image(uint32_t block, Type type, int h, int w, int c) {
 std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   const GemmWeights& g = layer.weights;
   const std::vector<uint8_t> packed = pack_gemm(g, layer.w.data(), ops);
-  ConvSpec spec{};
+  ConvViews spec{};
+  ConvLayerSpec of{&ops, {packed.data(), packed.size(), nullptr}, {}};
   spec.x = image(0, Type::u8, layer.height, layer.width, g.in * g.groups);
   spec.x.high = static_cast<uint8_t>(g.high);
   if (layer.wide) {
     spec.low = spec.x;
     spec.low->block = 3;
-    spec.shift = layer.shift;
-    spec.high_correction = layer.high_correction;
+    of.is_wide = true;
+    of.shift = layer.shift;
+    of.high_correction = layer.high_correction;
   }
   spec.y = image(1, layer.floats ? Type::f32 : Type::u8, layer.out_height, layer.out_width, g.out);
-  if (layer.residual) spec.epilogue.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);
-  spec.kernel = &ops;
-  spec.packed = packed.data();
-  spec.packed_bytes = packed.size();
-  spec.epilogue.correction = layer.correction;
-  spec.epilogue.multiplier = layer.multiplier;
-  spec.epilogue.bias = layer.bias;
+  if (layer.residual) spec.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);
+  of.epilogue.residual = spec.residual;
+  of.epilogue.correction = layer.correction;
+  of.epilogue.multiplier = layer.multiplier;
+  of.epilogue.bias = layer.bias;
   spec.strides = layer.strides;
   spec.dilations = layer.dilations;
-  spec.epilogue.floats = layer.floats;
-  spec.epilogue.zero_point = 11;
-  spec.epilogue.low = 3;
-  spec.epilogue.high = 250;
-  spec.epilogue.real_low = layer.low_end;
-  spec.epilogue.real_high = 150;
-  spec.epilogue.residual_zero_point = 9;
-  spec.epilogue.residual_multiplier = 0.37f;
-  spec.epilogue.divides = !layer.floats && (layer.residual || layer.divided || layer.gained);
-  spec.epilogue.scale = 0.87f;
+  of.epilogue.floats = layer.floats;
+  of.epilogue.zero_point = 11;
+  of.epilogue.low = 3;
+  of.epilogue.high = 250;
+  of.epilogue.real_low = layer.low_end;
+  of.epilogue.real_high = 150;
+  of.epilogue.residual_zero_point = 9;
+  of.epilogue.residual_multiplier = 0.37f;
+  of.epilogue.divides = !layer.floats && (layer.residual || layer.divided || layer.gained);
+  of.epilogue.scale = 0.87f;
   if (layer.gained) {
-    spec.epilogue.gains = layer.gains;
-    spec.epilogue.shifts = layer.shifts;
+    of.epilogue.gains = layer.gains;
+    of.epilogue.shifts = layer.shifts;
   }
-  const std::unique_ptr<Step> step = make_conv(spec);
+  const std::unique_ptr<Step> step = make_conv({spec, std::make_shared<const ConvLayer>(of)});
   std::vector<uint8_t> x = layer.x, low = layer.low, r = layer.r;
   std::vector<uint8_t> y(static_cast<size_t>(spec.y.elements()) * bytes_of(spec.y.type));
   uint8_t* const blocks[] = {x.data(), y.data(), r.data(), low.data()};

@@ -213,13 +213,13 @@ EpilogueSpec some_epilogue(const View& y, int64_t out) {
   return e;
 }
 
-// All but kernel, weights, strides and dilations.
-ConvSpec some_spec(const Image& w, int64_t out) {
-  ConvSpec s{};
+// All but strides and dilations.
+ConvViews some_views(const Image& w, const EpilogueSpec& epilogue) {
+  ConvViews s{};
   s.x = w.x;
   s.y = w.y;
+  s.residual = epilogue.residual;
   s.origin = {-w.pads[0], -w.pads[1]};
-  s.epilogue = some_epilogue(w.y, out);
   return s;
 }
 
@@ -245,19 +245,17 @@ Made some_conv() {
   // As a damaged plan file would have it.
   if (chance(3)) (*packed)[random_bits() % std::min<size_t>(packed->size(), 600)] ^= 1u << pick(0, 7);
   if (chance(9)) packed->resize(random_bits() % packed->size());
-  ConvSpec s = some_spec(w, out);
-  s.kernel = &ops;
-  s.packed = packed->data();
-  s.packed_bytes = packed->size();
-  s.owner = packed;
+  ConvLayerSpec layer{&ops, {packed->data(), packed->size(), packed}, some_epilogue(w.y, out)};
+  ConvViews s = some_views(w, layer.epilogue);
   s.strides = w.strides;
   s.dilations = w.dilations;
   if (chance(3)) {
     s.low = disturbed(s.x);
-    s.shift = pick(-1, 8);
-    s.high_correction = s.epilogue.correction;
+    layer.is_wide = chance(20) == 0;
+    layer.shift = pick(-1, 8);
+    layer.high_correction = layer.epilogue.correction;
   }
-  return make_conv(s);
+  return make_conv({s, std::make_shared<const ConvLayer>(layer)});
 }
 
 Made some_winograd() {
@@ -276,11 +274,11 @@ Made some_winograd() {
       pack_winograd(static_cast<int32_t>(out), static_cast<int32_t>(in), 255, weights.data(), ops));
   if (chance(3)) (*packed)[random_bits() % 64] ^= 1u << pick(0, 7);
   if (chance(9)) packed->resize(random_bits() % packed->size());
-  ConvSpec s = some_spec(w, out);
-  s.packed = packed->data();
-  s.packed_bytes = packed->size();
-  s.owner = packed;
-  return make_winograd({s, &ops, static_cast<int>(pick(1, 5))});
+  const EpilogueSpec epilogue = some_epilogue(w.y, out);
+  ConvViews s = some_views(w, epilogue);
+  s.threads = static_cast<int>(pick(1, 5));
+  const PackedWeights read{packed->data(), packed->size(), packed};
+  return make_winograd({s, std::make_shared<const WinogradLayer>(ops, read, epilogue)});
 }
 
 Made some_depthwise() {
@@ -293,16 +291,24 @@ Made some_depthwise() {
   s.x = w.x;
   s.x.high = chance(2) ? 127 : 255;
   s.y = w.y;
-  s.weights = {static_cast<int>(w.kernel[0]), static_cast<int>(w.kernel[1]), static_cast<int>(c), 0,
-               weights.data()};
-  s.epilogue = some_epilogue(w.y, static_cast<int64_t>(c));
+  DepthwiseWeights filters{};
+  filters.kernel_h = static_cast<int>(w.kernel[0]);
+  filters.kernel_w = static_cast<int>(w.kernel[1]);
+  filters.channels = static_cast<int>(c);
+  filters.high = s.x.high;
+  filters.weight = weights.data();
+  const EpilogueSpec epilogue = some_epilogue(w.y, static_cast<int64_t>(c));
+  s.residual = epilogue.residual;
   for (size_t i = 0; i < 2; ++i) {
     s.strides[i] = static_cast<int>(w.strides[i]);
     s.dilations[i] = static_cast<int>(w.dilations[i]);
     s.pads[i] = static_cast<int>(w.pads[i]);
   }
   if (chance(3)) s.low = disturbed(s.x);
-  return make_depthwise(some_kernel<DepthwiseOps>("depthwise"), s);
+  filters.joins = s.low.has_value();
+  const auto& ops = some_kernel<DepthwiseOps>("depthwise");
+  const size_t pixels = joined_pixels(ops, s);
+  return make_depthwise(std::make_shared<const DepthwiseLayer>(ops, filters, epilogue, pixels), s);
 }
 
 Made some_pool() {
@@ -324,8 +330,11 @@ Made some_points() {
              b = disturbed(dense(readable(), Type::u8, sizes));
   const View y = disturbed(dense(writable(), Type::u8, sizes));
   const auto& ops = some_kernel<PointwiseOps>("pointwise");
+  const ByteGrid grid = some_grid();
   switch (pick(0, 2)) {
-    case 0: return make_add(ops, {a, b, y, {3, 0.5f}, {-7, 2.5f}, chance(2) ? 0.3f : 0.5f, some_grid()});
+    case 0:
+      return make_add(ops,
+                      {a, b, y, {3, 0.5f}, {-7, 2.5f}, divisor_of_sum(chance(2) ? 0.3f : 0.5f, grid), grid});
     case 1: return make_rescale(ops, {a, y, {3, 0.5f}, some_grid()});
     default: {
       View table = dense(kArenaBlock, Type::u8, {chance(9) ? 255 : 256});
@@ -360,7 +369,7 @@ Made some_move() {
       const int64_t first = last ? rows[0] : many[0];
       const std::vector<int64_t> made = {first, many[last ? 0 : 1], last ? many[1] : rows[1]};
       return make_gather({disturbed(dense(readable(), type, rows)), index,
-                        disturbed(dense(writable(), type, made)), last ? 1 : 0});
+                          disturbed(dense(writable(), type, made)), last ? 1 : 0});
     }
     default:
       return make_halo({disturbed(dense(writable(), Type::u8, {2, pick(1, 9), pick(1, 9), pick(1, 20)},
@@ -499,7 +508,7 @@ Made some_matmul() {
   e.zero_point = static_cast<int32_t>(pick(0, 255));
   e.real_low = -1;
   e.real_high = 1;
-  return make_matmul(some_kernel<MatMulOps>("matmul"), {a, b, y, {128, 3}, e});
+  return make_matmul(some_kernel<MatMulOps>("matmul"), {a, b, y, {128, 3}, settle_product(e)});
 }
 
 struct Blocks {

@@ -14,11 +14,10 @@ NativeStep chosen_linear(const std::string& name, const View& x, const View& ind
                          PackedBytes packed, const EpilogueSpec& epilogue, int threads, int zero) {
   require(threads >= 1, "a step is run by at least one thread");
   require(zero >= 0 && zero <= 255, "zero points are bytes");
-  ChosenLinearSpec spec{conv_spec_of(x, y, packed, {0, 0}, epilogue), index};
-  spec.conv.kernel = &kernel<GemmOps>(name);
-  spec.conv.threads = threads;
-  spec.conv.zero = zero;
-  return native(make_chosen_linear(spec));
+  ConvLayerSpec layer{&kernel<GemmOps>(name), weights_of(packed), epilogue};
+  layer.zero = zero;
+  const ConvViews rows{x, y, {}, epilogue.residual, {1, 1}, {1, 1}, {0, 0}, threads};
+  return native(make_chosen_linear({{rows, std::make_shared<const ConvLayer>(layer)}, index}));
 }
 
 }  // namespace

@@ -23,16 +23,10 @@ NativeStep conv(const std::string& name, const View& x, const View& y, PackedByt
                 const std::optional<View>& low, int shift, const std::vector<int32_t>& high_correction) {
   require(threads >= 1, "a step is run by at least one thread");
   require(zero >= 0 && zero <= 255, "zero points are bytes");
-  ConvSpec spec = conv_spec_of(x, y, packed, origin, epilogue);
-  spec.kernel = &kernel<GemmOps>(name);
-  spec.strides = strides;
-  spec.dilations = dilations;
-  spec.threads = threads;
-  spec.zero = zero;
-  spec.low = low;
-  spec.shift = shift;
-  spec.high_correction = high_correction;
-  return native(make_conv(spec));
+  const ConvLayerSpec layer{
+      &kernel<GemmOps>(name), weights_of(packed), epilogue, low.has_value(), shift, high_correction, zero};
+  const ConvViews views{x, y, low, epilogue.residual, strides, dilations, origin, threads};
+  return native(make_conv({views, std::make_shared<const ConvLayer>(layer)}));
 }
 
 }  // namespace

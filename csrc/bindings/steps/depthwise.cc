@@ -3,7 +3,9 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -36,8 +38,13 @@ void bind_step_depthwise(nb::module_& m) {
       [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
          Pair strides, Pair dilations, Pair pads, const EpilogueSpec& epilogue,
          const std::optional<View>& low) {
-        return native(make_depthwise(kernel<DepthwiseOps>(name),
-                                     {x, y, weights_of(weight), strides, dilations, pads, epilogue, low}));
+        const auto& ops = kernel<DepthwiseOps>(name);
+        const DepthwiseSpec spec{x, y, strides, dilations, pads, low, epilogue.residual};
+        DepthwiseWeights weights = weights_of(weight);
+        weights.high = std::max<int>(x.high, low ? low->high : 0);
+        weights.joins = low.has_value();
+        return native(make_depthwise(
+            std::make_shared<const DepthwiseLayer>(ops, weights, epilogue, joined_pixels(ops, spec)), spec));
       },
       "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "strides"_a, "dilations"_a, "pads"_a, "epilogue"_a,
       "low"_a = nb::none());

@@ -14,7 +14,7 @@ void bind_step_matmul(nb::module_& m) {
   nb::class_<MatMulSpec>(m, "MatMulSpec")
       .def(nb::new_([](const View& a, const View& b, const View& y, std::array<int32_t, 2> zeros,
                        const EpilogueSpec& epilogue) {
-             return MatMulSpec{a, b, y, {zeros[0], zeros[1]}, epilogue};
+             return MatMulSpec{a, b, y, {zeros[0], zeros[1]}, settle_product(epilogue)};
            }),
            "a"_a, "b"_a, "y"_a, "zeros"_a, "epilogue"_a);
   m.def(

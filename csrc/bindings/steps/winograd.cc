@@ -17,8 +17,9 @@ using Pair = std::array<int64_t, 2>;
 NativeStep winograd(const std::string& name, const View& x, const View& y, PackedBytes packed, Pair origin,
                     const EpilogueSpec& epilogue, int threads) {
   require(threads >= 1, "a step is run by at least one thread");
-  return native(
-      make_winograd({conv_spec_of(x, y, packed, origin, epilogue), &kernel<WinogradOps>(name), threads}));
+  const ConvViews views{x, y, {}, epilogue.residual, {1, 1}, {1, 1}, origin, threads};
+  return native(make_winograd({views, std::make_shared<const WinogradLayer>(kernel<WinogradOps>(name),
+                                                                            weights_of(packed), epilogue)}));
 }
 
 // Of a 3x3 window.

@@ -31,9 +31,12 @@ struct Add final : PlanStep {
     };
     const Codes& codes = binding.codes(y);
     const Shape& shape = binding.shape(y);
-    binding.add(make_add(*binding.kernels.pointwise,
-                         {spread(binding.view(a), shape), spread(binding.view(b), shape), binding.view(y),
-                          operand(a), operand(b), codes.scale32(), codes.grid(bound(low), bound(high))}));
+    const ByteGrid grid = codes.grid(bound(low), bound(high));
+    const auto divisor = binding.part<Divisor>(
+        "", [&] { return std::make_shared<const Divisor>(divisor_of_sum(codes.scale32(), grid)); });
+    binding.add(
+        make_add(*binding.kernels.pointwise, {spread(binding.view(a), shape), spread(binding.view(b), shape),
+                                              binding.view(y), operand(a), operand(b), *divisor, grid}));
   }
 
   int a, b, y;

@@ -98,32 +98,28 @@ struct ChosenLinear final : PlanStep {
   void add_chosen(const View& rows, const View& chosen, const View& made, Binding& binding) const {
     const Shape& w = binding.shape(weight);
     const GemmOps& ops = kernel(chosen.sizes[0], binding);
-    PartialConv part{};
-    part.constant = weight;
-    part.weight = {w[0], 1, 1, w[1], {}};
-    std::vector<int64_t> correction = weight_sums(part, binding);
-    for (int64_t& sum : correction) sum *= -binding.codes(x).zero();
     const int32_t high = rows.high;
     const std::string form = std::string(intact::name_of(&ops)) + ".to" + std::to_string(high) + ".chosen" +
                              std::to_string(groups);
-    const Bytes packed =
-        binding.plan.arrays.packed(binding.plan.constant(weight), form, [&](const Bytes& bytes) {
-          const auto size = [](int64_t n) { return static_cast<int32_t>(n); };
-          return pack_gemm({size(w[0]), 1, 1, size(w[1]), size(groups), false, high},
-                           bytes.as<int8_t>().data(), ops);
-        });
-    ChosenLinearSpec spec{};
-    spec.conv.x = rows;
-    spec.conv.y = made;
-    spec.conv.kernel = &ops;
-    spec.conv.packed = packed.bytes.data();
-    spec.conv.packed_bytes = packed.bytes.size();
-    spec.conv.owner = packed.owner;
-    spec.conv.epilogue = bind_epilogue(epilogue, y, binding, {w[0], 1, correction, {}});
-    spec.conv.threads = binding.threads();
-    spec.conv.zero = binding.codes(x).zero();
-    spec.index = chosen;
-    binding.add(make_chosen_linear(spec));
+    const auto layer = binding.part<ConvLayer>(form, [&] {
+      PartialConv part{};
+      part.constant = weight;
+      part.weight = {w[0], 1, 1, w[1], {}};
+      std::vector<int64_t> correction = weight_sums(part, binding);
+      for (int64_t& sum : correction) sum *= -binding.codes(x).zero();
+      const Bytes packed =
+          binding.plan.arrays.packed(binding.plan.constant(weight), form, [&](const Bytes& bytes) {
+            const auto size = [](int64_t n) { return static_cast<int32_t>(n); };
+            return pack_gemm({size(w[0]), 1, 1, size(w[1]), size(groups), false, high},
+                             bytes.as<int8_t>().data(), ops);
+          });
+      ConvLayerSpec spec{&ops, packed_weights(packed),
+                         bind_epilogue(epilogue, y, binding, {w[0], 1, correction, {}})};
+      spec.zero = binding.codes(x).zero();
+      return std::make_shared<const ConvLayer>(spec);
+    });
+    const ConvViews views{rows, made, {}, {}, {1, 1}, {1, 1}, {0, 0}, binding.threads()};
+    binding.add(make_chosen_linear({{views, layer}, chosen}));
   }
 
   int x, index, y, weight;

@@ -65,6 +65,21 @@ struct Conv final : PlanStep {
 
   // Each channel by itself has kernels of its own.
   std::unique_ptr<Step> depthwise(const PartialConv& part, Binding& binding) const {
+    const DepthwiseOps& ops = *binding.kernels.depthwise;
+    const auto two = [](const auto& values) {
+      return std::array{static_cast<int>(values[0]), static_cast<int>(values[1])};
+    };
+    const DepthwiseSpec spec{part.x,    part.y,   two(strides), two(dilations),
+                             two(pads), part.low, part.residual};
+    const size_t pixels = joined_pixels(ops, spec);
+    return make_depthwise(
+        binding.part<DepthwiseLayer>("by channel." + std::to_string(pixels),
+                                     [&] { return depthwise_layer(ops, part, pixels, binding); }),
+        spec);
+  }
+
+  std::shared_ptr<const DepthwiseLayer> depthwise_layer(const DepthwiseOps& ops, const PartialConv& part,
+                                                        size_t pixels, Binding& binding) const {
     const auto values = binding.array<int8_t>(weight);
     const auto channels = static_cast<size_t>(part.weight.out), taps = values.size() / channels;
     demand(part.weight.kernel_h <= kMostTaps && part.weight.kernel_w <= kMostTaps && channels < (1u << 24),
@@ -84,13 +99,11 @@ struct Conv final : PlanStep {
     filters.kernel_w = static_cast<int>(part.weight.kernel_w);
     filters.channels = static_cast<int>(channels);
     filters.weight = by_tap.data();
-    const auto two = [](const auto& values_) {
-      return std::array{static_cast<int>(values_[0]), static_cast<int>(values_[1])};
-    };
-    return make_depthwise(
-        *binding.kernels.depthwise,
-        {part.x, part.y, filters, two(strides), two(dilations), two(pads),
-         bind_epilogue(epilogue, y, binding, {part.weight.out, 1, correction, part.residual}), part.low});
+    filters.high = std::max<int>(part.x.high, part.low ? part.low->high : 0);
+    filters.joins = part.low.has_value();
+    return std::make_shared<const DepthwiseLayer>(
+        ops, filters, bind_epilogue(epilogue, y, binding, {part.weight.out, 1, correction, part.residual}),
+        pixels);
   }
 
   int x, y, weight;

@@ -12,10 +12,20 @@
 namespace intact::engine {
 namespace {
 
-// Weights of a part: of the constant, or made before.
-std::span<const int8_t> weights_of(const PartialConv& part, const Bytes& constant) {
-  return part.weight.made.empty() ? constant.as<int8_t>() : std::span<const int8_t>(part.weight.made);
-}
+// Weights of a part: of the constant, or made of it.
+class Weights {
+ public:
+  Weights(const PartialConv& part, const Bytes& constant) : all_(constant.as<int8_t>()) {
+    if (!part.weight.make) return;
+    made_ = part.weight.make(all_.data());
+    all_ = made_;
+  }
+  std::span<const int8_t> all() const { return all_; }
+
+ private:
+  std::vector<int8_t> made_;
+  std::span<const int8_t> all_;
+};
 
 // The largest byte that a kernel can read, halos included.
 int32_t high_of(const PartialConv& part) {
@@ -59,23 +69,12 @@ bool tiles_fit(const PartialConv& part, Binding& binding) {
   if (binding.plan.arrays.is_packed(constant, form_name(binding.kernels.winograd, part))) return true;
   const Bytes bytes = binding.plan.array(part.constant);
   return winograd_fits(static_cast<int32_t>(part.weight.out), static_cast<int32_t>(part.weight.in),
-                       high_of(part), weights_of(part, bytes).data());
+                       high_of(part), Weights(part, bytes).all().data());
 }
 
-ConvSpec spec_of(const PartialConv& part, const Bytes& packed, EpilogueSpec epilogue,
-                 const Binding& binding) {
-  ConvSpec spec{};
-  spec.x = part.x;
-  spec.y = part.y;
-  spec.packed = packed.bytes.data();
-  spec.packed_bytes = packed.bytes.size();
-  spec.owner = packed.owner;
-  spec.strides = part.strides;
-  spec.dilations = part.dilations;
-  spec.origin = part.origin;
-  spec.epilogue = std::move(epilogue);
-  spec.threads = binding.threads();
-  return spec;
+ConvViews views_of(const PartialConv& part, const Binding& binding) {
+  return {part.x,       part.y,         part.low,    part.residual,
+          part.strides, part.dilations, part.origin, binding.threads()};
 }
 
 // What the zero point of `x` adds to each channel's sum.
@@ -84,49 +83,54 @@ std::vector<int64_t> zeros_of(std::vector<int64_t> sums, const Codes& x) {
   return sums;
 }
 
-EpilogueSpec epilogue_of(const PartialConv& part, const ConvLayer& layer, Binding& binding) {
+EpilogueSpec epilogue_of(const PartialConv& part, const LayerRecord& layer, Binding& binding) {
   const int multiplied = layer.low == kNoValue ? layer.x : layer.low;
   const auto zeros = zeros_of(weight_sums(part, binding), binding.codes(multiplied));
   return bind_epilogue(layer.epilogue, layer.y, binding,
                        {part.weight.out, part.repeats, zeros, part.residual});
 }
 
-std::unique_ptr<Step> winograd_step(const PartialConv& part, const ConvLayer& layer, Binding& binding) {
+std::unique_ptr<Step> winograd_step(const PartialConv& part, const LayerRecord& layer, Binding& binding) {
   const WinogradOps& kernel = *binding.kernels.winograd;
-  const ConstantRecord& constant = binding.plan.constant(part.constant);
-  const Bytes packed =
-      binding.plan.arrays.packed(constant, form_name(&kernel, part), [&](const Bytes& bytes) {
-        return pack_winograd(static_cast<int32_t>(part.weight.out), static_cast<int32_t>(part.weight.in),
-                             high_of(part), weights_of(part, bytes).data(), kernel);
-      });
-  return make_winograd(
-      {spec_of(part, packed, epilogue_of(part, layer, binding), binding), &kernel, binding.threads()});
+  const std::string form = form_name(&kernel, part);
+  const auto shared = binding.part<WinogradLayer>(form, [&] {
+    const ConstantRecord& constant = binding.plan.constant(part.constant);
+    const Bytes packed = binding.plan.arrays.packed(constant, form, [&](const Bytes& bytes) {
+      return pack_winograd(static_cast<int32_t>(part.weight.out), static_cast<int32_t>(part.weight.in),
+                           high_of(part), Weights(part, bytes).all().data(), kernel);
+    });
+    return std::make_shared<const WinogradLayer>(kernel, packed_weights(packed),
+                                                 epilogue_of(part, layer, binding));
+  });
+  return make_winograd({views_of(part, binding), shared});
 }
 
-std::unique_ptr<Step> direct_step(const GemmOps& kernel, const PartialConv& part, const ConvLayer& layer,
+std::unique_ptr<Step> direct_step(const GemmOps& kernel, const PartialConv& part, const LayerRecord& layer,
                                   Binding& binding) {
   const std::string order = kernel.grouped ? ".halves" : "";
   const std::string apart = is_joined(part) ? order : order + ".apart" + std::to_string(part.groups);
-  const ConstantRecord& constant = binding.plan.constant(part.constant);
-  const Bytes packed =
-      binding.plan.arrays.packed(constant, form_name(&kernel, part, apart), [&](const Bytes& bytes) {
-        const PartialWeights& w = part.weight;
-        const auto size = [](int64_t n) { return static_cast<int32_t>(n); };
-        const GemmWeights shape{size(w.out),       size(w.kernel_h), size(w.kernel_w), size(w.in),
-                                size(part.groups), is_joined(part),  high_of(part)};
-        return pack_gemm(shape, weights_of(part, bytes).data(), kernel);
-      });
-  ConvSpec spec = spec_of(part, packed, epilogue_of(part, layer, binding), binding);
-  spec.kernel = &kernel;
-  spec.zero = binding.codes(layer.x).zero();
-  if (part.low) {
-    spec.low = part.low;
-    spec.shift = static_cast<int>(layer.shift);
-    for (const int64_t n : zeros_of(weight_sums(part, binding), binding.codes(layer.x))) {
-      spec.high_correction.push_back(static_cast<int32_t>(static_cast<uint64_t>(n)));
+  const std::string form = form_name(&kernel, part, apart);
+  const auto shared = binding.part<ConvLayer>(form, [&] {
+    const ConstantRecord& constant = binding.plan.constant(part.constant);
+    const Bytes packed = binding.plan.arrays.packed(constant, form, [&](const Bytes& bytes) {
+      const PartialWeights& w = part.weight;
+      const auto size = [](int64_t n) { return static_cast<int32_t>(n); };
+      const GemmWeights shape{size(w.out),       size(w.kernel_h), size(w.kernel_w), size(w.in),
+                              size(part.groups), is_joined(part),  high_of(part)};
+      return pack_gemm(shape, Weights(part, bytes).all().data(), kernel);
+    });
+    ConvLayerSpec spec{&kernel, packed_weights(packed), epilogue_of(part, layer, binding),
+                       part.low.has_value()};
+    spec.zero = binding.codes(layer.x).zero();
+    if (part.low) {
+      spec.shift = static_cast<int>(layer.shift);
+      for (const int64_t n : zeros_of(weight_sums(part, binding), binding.codes(layer.x))) {
+        spec.high_correction.push_back(static_cast<int32_t>(static_cast<uint64_t>(n)));
+      }
     }
-  }
-  return make_conv(spec);
+    return std::make_shared<const ConvLayer>(spec);
+  });
+  return make_conv({views_of(part, binding), shared});
 }
 
 std::string text_of(std::span<const int64_t> sizes) {
@@ -136,7 +140,7 @@ std::string text_of(std::span<const int64_t> sizes) {
 }
 
 // All that the time of a layer depends on, but for the machine: names in timings.
-std::string describe(const PartialConv& part, const ConvLayer& layer, Binding& binding) {
+std::string describe(const PartialConv& part, const LayerRecord& layer, Binding& binding) {
   const auto first = [](const auto& values, size_t count) {
     return text_of(std::span<const int64_t>(values.data(), count));
   };
@@ -162,17 +166,22 @@ std::string describe(const PartialConv& part, const ConvLayer& layer, Binding& b
 
 }  // namespace
 
+PackedWeights packed_weights(const Bytes& bytes) {
+  return {bytes.bytes.data(), bytes.bytes.size(), bytes.owner};
+}
+
 std::vector<int64_t> weight_sums(const PartialConv& part, Binding& binding) {
   const ConstantRecord& constant = binding.plan.constant(part.constant);
   const Bytes sums = binding.plan.arrays.packed(
       constant, "sums" + part.label,
       [&](const Bytes& bytes) {
-        const auto weights = weights_of(part, bytes);
+        const Weights weights(part, bytes);
         const auto each = static_cast<size_t>(part.weight.kernel_h * part.weight.kernel_w * part.weight.in);
         std::vector<uint8_t> made(static_cast<size_t>(part.weight.out) * sizeof(int32_t));
         for (size_t c = 0; c < static_cast<size_t>(part.weight.out); ++c) {
           uint32_t sum = 0;
-          for (const int8_t w : weights.subspan(c * each, each)) sum += static_cast<uint32_t>(int32_t{w});
+          for (const int8_t w : weights.all().subspan(c * each, each))
+            sum += static_cast<uint32_t>(int32_t{w});
           std::memcpy(&made[c * sizeof sum], &sum, sizeof sum);
         }
         return made;
@@ -183,7 +192,7 @@ std::vector<int64_t> weight_sums(const PartialConv& part, Binding& binding) {
   return {found.begin(), found.end()};
 }
 
-void add_conv(PartialConv part, const ConvLayer& layer, Binding& binding) {
+void add_conv(PartialConv part, const LayerRecord& layer, Binding& binding) {
   const auto& forms = binding.kernels.gemm_forms;
   const GemmOps* const direct = suited(forms, part);
   const WinogradOps& tiled = *binding.kernels.winograd;

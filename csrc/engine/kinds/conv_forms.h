@@ -1,18 +1,21 @@
 // Convolutions and products with constant weights: one native convolution, in the form that pays.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/kinds/epilogue.h"
+#include "steps/conv.h"
 
 namespace intact::engine {
 
 // Weights int8 [out, kernel_h, kernel_w, in / groups]: those of a constant, or some of its taps.
 struct PartialWeights {
   int64_t out, kernel_h, kernel_w, in;
-  std::vector<int8_t> made;  // where they are not the constant itself
+  // Makes them of the constant, once for all sizes; none: they are the constant itself.
+  std::function<std::vector<int8_t>(const int8_t*)> make;
 };
 
 // One native convolution of a layer.
@@ -29,7 +32,7 @@ struct PartialConv {
 };
 
 // What a layer says beside its parts.
-struct ConvLayer {
+struct LayerRecord {
   const EpilogueRecord& epilogue;
   int x, y;
   int low = kNoValue;  // of codes of 16 bits
@@ -37,7 +40,9 @@ struct ConvLayer {
 };
 
 // Adds the native convolution, in the form that is chosen.
-void add_conv(PartialConv part, const ConvLayer& layer, Binding& binding);
+void add_conv(PartialConv part, const LayerRecord& layer, Binding& binding);
+
+PackedWeights packed_weights(const Bytes& bytes);
 
 // The sum of each output channel's weights; kept with the packed ones.
 std::vector<int64_t> weight_sums(const PartialConv& part, Binding& binding);

@@ -46,7 +46,7 @@ struct ConvTranspose final : PlanStep {
       PartialConv part{
           weight,
           {w[0] * number, static_cast<int64_t>(h.taps.size()), static_cast<int64_t>(v.taps.size()), w[3],
-           taps_of(binding.array<int8_t>(weight).data(), w, block)},
+           [&](const int8_t* all) { return taps_of(all, w, block); }},
           from,
           every_pixel(to, first, window.strides, number),
           {},
@@ -71,7 +71,8 @@ struct ConvTranspose final : PlanStep {
     part.x = part_of(still, still.offset, {part.y.sizes[0], part.y.sizes[1], part.y.sizes[2], channels},
                      {0, 0, 0, 1});
     part.weight.kernel_h = part.weight.kernel_w = 1;
-    part.weight.made.assign(static_cast<size_t>(part.weight.out * part.weight.in), 0);
+    const auto count = static_cast<size_t>(part.weight.out * part.weight.in);
+    part.weight.make = [count](const int8_t*) { return std::vector<int8_t>(count, 0); };
     part.dilations = {1, 1};
     part.origin = {0, 0};
   }

@@ -68,7 +68,7 @@ struct Linear final : PlanStep {
     if (low != kNoValue) part.low = gathered(low, binding);
     if (epilogue.residual != kNoValue) part.residual = gathered(epilogue.residual, binding);
     const View to = binding.view(y);
-    const ConvLayer layer{epilogue, x, y, low, shift};
+    const LayerRecord layer{epilogue, x, y, low, shift};
     if (image_of_rows(to, part.y)) {
       add_conv(std::move(part), layer, binding);
       return;

@@ -30,7 +30,9 @@ MatMulSpec product_spec(const MatMul& step, Binding& binding, const View& a, int
           matrices_under(step.b, binding.shape(step.y), binding),
           y,
           {a_zero, binding.codes(step.b).zero()},
-          bind_epilogue(step.epilogue, step.y, binding, {})};
+          binding.part<EpilogueSpec>("product." + std::to_string(step.y), [&] {
+            return settle_product(bind_epilogue(step.epilogue, step.y, binding, {}));
+          })};
 }
 
 void MatMul::bind(Binding& binding) const {

@@ -26,12 +26,10 @@ struct EpilogueSpec : Epilogue {
   const FloatOps* ops = nullptr;  // the kernel of the function; set with a function or slopes
 };
 
-// Throws std::invalid_argument unless `e` fits y, an image or rows of so many channels. `of_activations`: the
-// product has no constant factor.
-inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channels,
-                           bool of_activations = false) {
+// Throws std::invalid_argument unless the numbers of `e` fit each other and so many channels.
+// `of_activations`: the product has no constant factor.
+inline void check_epilogue(const EpilogueSpec& e, int64_t channels, bool of_activations = false) {
   const auto byte = [](int32_t n) { return n >= 0 && n <= 255; };
-  demand(y.type == (e.floats ? Type::f32 : Type::u8), "y is of bytes, or of floats");
   demand(byte(e.zero_point) && byte(e.residual_zero_point), "zero points are bytes");
   demand(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
   demand((e.function == nullptr && !e.divides) || (e.scale > 0 && std::isfinite(e.scale)),
@@ -52,10 +50,16 @@ inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channel
   demand(e.factors.empty() || e.factors.size() == each, "one factor for each channel");
   demand(e.offsets.empty() || e.offsets.size() == each, "one offset for each channel");
   demand(e.slopes.empty() || e.slopes.size() == each, "one slope for each channel");
-  if (!e.residual) return;
-  demand_image(*e.residual, "a residual is an image of bytes with dense pixels");
-  demand_same_sizes(*e.residual, y);
-  elements_of(*e.residual);
+}
+
+// Throws std::invalid_argument unless y and the residual are what an epilogue writes and reads.
+inline void check_ends(const Epilogue& e, const View& y, const std::optional<View>& residual) {
+  demand(y.type == (e.floats ? Type::f32 : Type::u8), "y is of bytes, or of floats");
+  demand(e.has_residual == residual.has_value(), "a residual where the epilogue reads one");
+  if (!residual) return;
+  demand_image(*residual, "a residual is an image of bytes with dense pixels");
+  demand_same_sizes(*residual, y);
+  elements_of(*residual);
 }
 
 // Whether every value is below 2^30 in magnitude before it is rounded to a code. `sums`: the largest
@@ -109,5 +113,18 @@ inline std::unique_ptr<const FunctionCells> settle(EpilogueSpec& e) {
   e.cells = cells.get();
   return cells;
 }
+
+// The epilogue of a layer, settled, for images of any size: the steps of all sizes share one. Its `residual`
+// is empty, because each step has a view of its own.
+struct SettledEpilogue {
+  explicit SettledEpilogue(EpilogueSpec spec) : epilogue(std::move(spec)), cells(settle(epilogue)) {
+    epilogue.residual.reset();
+  }
+  SettledEpilogue(const SettledEpilogue&) = delete;
+  SettledEpilogue& operator=(const SettledEpilogue&) = delete;
+
+  EpilogueSpec epilogue;
+  std::unique_ptr<const FunctionCells> cells;
+};
 
 }  // namespace intact

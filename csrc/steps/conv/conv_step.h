@@ -9,7 +9,6 @@
 #include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/conv.h"
-#include "steps/common/panel_constants.h"
 #include "steps/conv/sum_source.h"
 
 namespace intact::conv_panels {
@@ -60,7 +59,7 @@ class ConvStep : public Step {
 
   size_t items() const override { return cut_.blocks == 0 ? 0 : (cut_.chunks.size() - 1) * blocks(); }
   int64_t work(size_t item) const override;
-  std::string name() const override { return name_of(s_.kernel); }
+  std::string name() const override { return name_of(layer_->kernel); }
   std::vector<Loop> loops() const override;
   size_t scratch() const override;
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
@@ -72,16 +71,16 @@ class ConvStep : public Step {
   };
 
   // `by_index`: each row is multiplied by the weights of one group, and all groups read the same channels.
-  ConvStep(const ConvSpec& spec, const Packed& packed, bool by_index);
+  ConvStep(const ConvSpec& spec, bool by_index);
   size_t tile_bytes() const;  // of sums, and of floats
   size_t tiles_kept() const { return s_.low ? 3 : 2; }
   // Returns whether neighbouring blocks run as one. Wide panels do, so that weights are read fewer times.
   // Narrow panels do not: they are narrower than a cache line, whose parts should be written close in time.
-  bool joins() const { return s_.kernel->unit * s_.kernel->widest >= kLine; }
+  bool joins() const { return layer_->kernel->unit * layer_->kernel->widest >= kLine; }
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
-  void bind(const Packed& packed);
-  void bind_copies(const Packed& packed, const PackedPanel& from, BoundPanel& panel);
-  std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
+  void bind();
+  void bind_copies(const PackedPanel& from, BoundPanel& panel);
+  std::vector<int32_t> resolve(const PackedPanel& panel) const;
   int64_t tiles() const { return (pixels_ + cut_.rows - 1) / cut_.rows; }
   int64_t chunk_bytes(size_t chunk) const;
   int64_t largest_chunk() const {
@@ -108,12 +107,11 @@ class ConvStep : public Step {
   void run_tiles(const BoundPanel& panel, Source& source, Source* low, GemmRows& rows) const;
   void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
 
-  ConvSpec s_;
+  const ConvViews s_;
+  const std::shared_ptr<const ConvLayer> layer_;
   std::vector<std::vector<int32_t>> steps_;  // one list for all panels, or one per panel
   std::vector<std::vector<int32_t>> places_;  // per panel, where outliers are split off
   std::vector<BoundPanel> panels_;
-  PanelConstants constants_;
-  std::unique_ptr<const FunctionCells> cells_;
   Cutting cut_{};
   WindowCopies copies_;
   int64_t pixels_ = 0;
@@ -131,9 +129,9 @@ void ConvStep::run_panels(size_t first, size_t end, const Rows& rows, int count,
     const BoundPanel& panel = panels_[p];
     if (panel.steps.words > 0 && group != panel.group) {
       group = panel.group;
-      copy = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel), count, own.copies);
+      copy = copies_.copy(*layer_->kernel, rows.x, offset_of_group(panel), count, own.copies);
       if (s_.low) {
-        low = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel) + apart, count,
+        low = copies_.copy(*layer_->kernel, rows.x, offset_of_group(panel) + apart, count,
                            own.copies + copies_.bytes());
       }
     }

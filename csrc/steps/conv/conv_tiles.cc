@@ -9,7 +9,6 @@
 #include "kernels/registry.h"
 #include "runtime/balance.h"
 #include "steps/conv/deep_steps.h"
-#include "steps/common/panel_constants.h"
 #include "steps/conv/tile_work.h"
 #include "steps/conv/window.h"
 
@@ -26,13 +25,13 @@ class TiledConvStep final : public Step {
 
   size_t items() const override { return static_cast<size_t>(ranges_) * parts_; }
   int64_t work(size_t item) const override;
-  std::string name() const override { return name_of(s_.kernel); }
+  std::string name() const override { return name_of(layer_->kernel); }
   Weights weights() const override;
   size_t scratch() const override { return lay_out(nullptr).second; }
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
 
  private:
-  void bind(const Packed& packed);
+  void bind();
   bool walking_pays(const DeepSteps& steps, const Rows& all) const;
   std::optional<Rows> rows_in_image() const;
   void pad_weights(const DeepSteps& steps);
@@ -59,15 +58,14 @@ class TiledConvStep final : public Step {
   void run_chunk(const Memory& memory, size_t chunk, Ahead near, Ahead far, Work& work) const;
   void prepare(const Panel& panel, int64_t block, int rows, Work& work) const;
 
-  ConvSpec s_;
+  const ConvViews s_;
+  const std::shared_ptr<const ConvLayer> layer_;
   const TileOps& ops_;
   std::vector<Panel> panels_;
   std::unique_ptr<int8_t[], Aligned>
       padded_;  // the weights of the panels with zeros between their runs; or empty
   std::vector<size_t> chunks_;  // first panel of each, and the end
   size_t parts_ = 1;  // into which the chunks are divided
-  PanelConstants constants_;
-  std::unique_ptr<const FunctionCells> cells_;
   std::vector<int32_t> offsets_;  // of each deep step from its row
   std::vector<TilePiece> pieces_;  // empty: tiles are loaded from the image itself
   int64_t pitch_ = 0;
@@ -127,15 +125,15 @@ void TiledConvStep::pad_weights(const DeepSteps& steps) {
   }
 }
 
-void TiledConvStep::bind(const Packed& packed) {
+void TiledConvStep::bind() {
+  const Packed& packed = layer_->packed;
+  size_t constants = 0;
+  panels_.reserve(packed.panels.size());
   for (const PackedPanel& p : packed.panels) {
     const int64_t depth = (p.steps + kDeepSteps - 1) / kDeepSteps;
-    panels_.push_back({packed.weights + p.weights, p.channel, p.channels, p.width, p.group,
-                       constants_.bias.size(), depth * kDeepSteps * p.width * 4});
-    constants_.append(s_.epilogue, p.channel, p.channels, p.width, {});
-    if (s_.low) {
-      PanelConstants::append(constants_.high, s_.high_correction, p.channel, p.channels, p.width, {});
-    }
+    panels_.push_back({packed.weights + p.weights, p.channel, p.channels, p.width, p.group, constants,
+                       depth * kDeepSteps * p.width * 4});
+    constants += static_cast<size_t>(p.width);
   }
   const std::vector<int32_t> steps = step_offsets(s_, packed, packed.panels[0]);
   const DeepSteps deep(steps);
@@ -219,18 +217,17 @@ int64_t TiledConvStep::fetch_cost() const {
   return (inputs * kForeignLineCost + weights * kWeightsLineCost) / kFetchedBytes;
 }
 
-TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel->tiles) {
-  const Packed packed = read_packed(s_.packed, s_.packed_bytes, *s_.kernel);
-  const PackedHeader& h = packed.header;
-  check_conv(s_, int64_t{h.in} * h.groups, h.out, h.high);
+TiledConvStep::TiledConvStep(const ConvSpec& spec)
+    : s_(spec), layer_(spec.layer), ops_(*layer_->kernel->tiles) {
+  const PackedHeader& h = layer_->packed.header;
+  check_conv(s_, layer_->epilogue, int64_t{h.in} * h.groups, h.out, h.high);
+  demand(s_.low.has_value() == layer_->is_wide, "low bytes where codes have 16 bits");
   check_window(s_, h);
-  round_low_sums(s_);
-  cells_ = settle(s_.epilogue);
-  bind(packed);
+  bind();
   cut_chunks();
   cut();
   writes(s_.y);
-  if (s_.epilogue.residual) reads(*s_.epilogue.residual);
+  if (s_.residual) reads(*s_.residual);
 }
 
 // The parts of a thread's scratch, and their bytes together. With nullptr it only counts.
@@ -244,14 +241,14 @@ std::pair<Work, size_t> TiledConvStep::lay_out(uint8_t* scratch) const {
   const auto rows = static_cast<size_t>(range_rows_), tile = kBlockRows * 2 * kTileRows * sizeof(float);
   Work w{};
   w.rows.y = reinterpret_cast<uint8_t**>(take(rows * sizeof(void*)));
-  w.rows.residual = reinterpret_cast<const uint8_t**>(take(s_.epilogue.residual ? rows * sizeof(void*) : 0));
+  w.rows.residual = reinterpret_cast<const uint8_t**>(take(s_.residual ? rows * sizeof(void*) : 0));
   w.rows.x = reinterpret_cast<const uint8_t**>(take(gathers() ? rows * sizeof(void*) : 0));
   w.nowhere = take(static_cast<size_t>(s_.y.sizes[3]) * bytes_of(s_.y.type) + kDeepBytes);
   for (TilePending& block : w.blocks) {
-    block.epilogue = &s_.epilogue;
+    block.epilogue = &layer_->epilogue;
     block.sums = reinterpret_cast<int32_t*>(take(tile));
     block.joins = s_.low.has_value();
-    block.shift = s_.shift;
+    block.shift = layer_->shift;
   }
   w.floats = reinterpret_cast<float*>(take(tile));
   w.gathered =
@@ -272,7 +269,7 @@ int64_t TiledConvStep::shift_of(const Range& range, int64_t block) const {
 // Fills the addresses of the rows of a range: output, residual and, where rows are gathered, input.
 void TiledConvStep::fill(const Memory& memory, Work& work) const {
   const View &x = s_.x, &y = s_.y;
-  const View& r = s_.epilogue.residual ? *s_.epilogue.residual : y;
+  const View& r = s_.residual ? *s_.residual : y;
   const int64_t height = y.sizes[1], width = y.sizes[2], count = work.range.count();
   int64_t n = work.range.first / rows_.each_image, rest = work.range.first % rows_.each_image;
   int64_t h = rest / rows_.each_line, w = rest % rows_.each_line, i = 0;
@@ -282,7 +279,7 @@ void TiledConvStep::fill(const Memory& memory, Work& work) const {
   const auto skip = [&](int64_t rows) {
     for (; rows > 0; --rows, ++to) {
       work.rows.y[to] = work.nowhere;
-      if (s_.epilogue.residual) work.rows.residual[to] = work.nowhere;
+      if (s_.residual) work.rows.residual[to] = work.nowhere;
       if (gathers()) work.rows.x[to] = nullptr;
     }
   };
@@ -300,7 +297,7 @@ void TiledConvStep::fill(const Memory& memory, Work& work) const {
         continue;
       }
       work.rows.y[to] = at + k * y.strides[2];
-      if (s_.epilogue.residual) work.rows.residual[to] = beside + k * r.strides[2];
+      if (s_.residual) work.rows.residual[to] = beside + k * r.strides[2];
       if (gathers()) work.rows.x[to] = from + k * s_.strides[1] * x.strides[2];
       ++to;
     }
@@ -348,28 +345,29 @@ Ahead TiledConvStep::ahead_of(size_t chunk, int64_t range, bool fresh) const {
 // Prepares the epilogue of the block whose sums come next. It fills the record in place: a copy would load,
 // as one wide value, what narrower stores have just written, which stalls.
 void TiledConvStep::prepare(const Panel& panel, int64_t block, int rows, Work& work) const {
+  const PanelConstants& constants = layer_->constants;
   TilePending& now = work.now();
-  now.correction = constants_.correction.data() + panel.constants;
-  if (now.joins) now.high_correction = constants_.high.data() + panel.constants;
+  now.correction = constants.correction.data() + panel.constants;
+  if (now.joins) now.high_correction = constants.high.data() + panel.constants;
   now.done = 0;
   GemmRows& r = now.rows;
   r.sums = now.sums;
   r.rows = rows;
   r.width = panel.width;
   r.channels = panel.channels;
-  r.multiplier = constants_.multiplier.data() + panel.constants;
-  r.bias = constants_.bias.data() + panel.constants;
+  r.multiplier = constants.multiplier.data() + panel.constants;
+  r.bias = constants.bias.data() + panel.constants;
   r.y = work.rows.y + block * block_rows();
   r.y_offset = panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type));
-  r.residual = s_.epilogue.residual ? work.rows.residual + block * block_rows() : nullptr;
+  r.residual = s_.residual ? work.rows.residual + block * block_rows() : nullptr;
   r.residual_offset = panel.channel;
   r.scratch = work.floats;
-  r.factors = PanelConstants::part_of(constants_.factors, panel.constants);
-  r.slopes = PanelConstants::part_of(constants_.slopes, panel.constants);
-  r.offsets = PanelConstants::part_of(constants_.offsets, panel.constants);
-  r.gains = PanelConstants::part_of(constants_.gains, panel.constants);
-  r.shifts = PanelConstants::part_of(constants_.shifts, panel.constants);
-  now.finish = ops_.epilogue(s_.epilogue, r, now.joins);
+  r.factors = PanelConstants::part_of(constants.factors, panel.constants);
+  r.slopes = PanelConstants::part_of(constants.slopes, panel.constants);
+  r.offsets = PanelConstants::part_of(constants.offsets, panel.constants);
+  r.gains = PanelConstants::part_of(constants.gains, panel.constants);
+  r.shifts = PanelConstants::part_of(constants.shifts, panel.constants);
+  now.finish = ops_.epilogue(layer_->epilogue, r, now.joins);
 }
 
 void TiledConvStep::run_chunk(const Memory& memory, size_t chunk, Ahead near, Ahead far, Work& work) const {

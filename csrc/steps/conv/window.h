@@ -4,11 +4,11 @@
 #include <span>
 #include <vector>
 
-#include "steps/common/epilogue.h"
+#include "steps/conv.h"
 
 namespace intact {
 
-inline void check_window(const ConvSpec& s, const PackedHeader& h) {
+inline void check_window(const ConvViews& s, const PackedHeader& h) {
   const View& x = s.x;
   const int64_t kernel[2] = {h.kernel_h, h.kernel_w};
   constexpr int64_t kMost = int64_t{1} << 30;
@@ -32,7 +32,7 @@ inline void check_window(const ConvSpec& s, const PackedHeader& h) {
 }
 
 // The offsets of steps at these positions, from the first byte of the window.
-inline std::vector<int32_t> step_offsets(const ConvSpec& s, const PackedHeader& h,
+inline std::vector<int32_t> step_offsets(const ConvViews& s, const PackedHeader& h,
                                          std::span<const int32_t> positions) {
   const int64_t row = s.dilations[0] * s.x.strides[1], pixel = s.dilations[1] * s.x.strides[2];
   const int32_t row_bytes = h.kernel_w * h.in;
@@ -46,7 +46,7 @@ inline std::vector<int32_t> step_offsets(const ConvSpec& s, const PackedHeader& 
 }
 
 // The same for the steps of one panel.
-inline std::vector<int32_t> step_offsets(const ConvSpec& s, const Packed& packed, const PackedPanel& panel) {
+inline std::vector<int32_t> step_offsets(const ConvViews& s, const Packed& packed, const PackedPanel& panel) {
   const auto first = static_cast<size_t>(panel.positions), count = static_cast<size_t>(panel.steps);
   return step_offsets(s, packed.header, std::span(packed.positions).subspan(first, count));
 }

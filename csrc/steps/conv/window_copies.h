@@ -36,13 +36,17 @@ class WindowCopies {
   int64_t pitch() const { return pitch_; }
   int32_t base() const { return base_; }
 
+  // What is taken off every byte that is copied.
+  static int32_t base_of(bool splits, int32_t zero) {
+    return splits ? std::clamp(zero - kInliers / 2, 0, 256 - kInliers) : 0;
+  }
   // Sets what is copied. `runs`: as in GemmCopy. `zero`: the byte around which most bytes lie, for the split.
   void need(std::vector<int32_t> runs, bool splits, int32_t zero) {
     pitch_ = 0;
     for (size_t i = 1; i < runs.size(); i += 2) pitch_ += int64_t{4} * runs[i];
     runs_ = std::move(runs);
     splits_ = splits;
-    base_ = splits ? std::clamp(zero - kInliers / 2, 0, 256 - kInliers) : 0;
+    base_ = base_of(splits, zero);
   }
 
   // Sets the number of rows that are copied at a time, so that copies fit the first cache.

@@ -217,6 +217,7 @@ class HostedPlan:
     def bind(
         self, shapes: list[tuple[int, ...]], thread_pool: ThreadPool, most_bytes: int, near_bytes: int
     ) -> HostedBound: ...
+    def forget_layers(self) -> None: ...
 
 class HostedBound:
     program: Program

@@ -59,6 +59,7 @@ class PreparedPlan:
     def __init__(self, plan: Plan, fallback: FallbackSessions, *, whole: bool = False) -> None:
         self.plan, self.host = plan, PlanHost(plan, fallback)
         self._native = HostedPlan(record_of(plan), self.host, whole)
+        self._packed_weights = self.host.packed_weights
         self.numbers = {name: number for number, name in enumerate(plan.tensors)}
 
     def bind(self, inputs: Mapping[str, Shape], thread_pool: ThreadPool) -> Bound:
@@ -70,6 +71,9 @@ class PreparedPlan:
         """
         kernels_in_use()  # refuses names in the environment that this machine has no kernel for
         self.host.choices = {}
+        if self.host.packed_weights is not self._packed_weights:  # native layers were made of these
+            self._native.forget_layers()
+            self._packed_weights = self.host.packed_weights
         shapes = [inputs[name] for name in self.plan.inputs]
         native = self._native.bind(shapes, thread_pool.native, ENGINE_BYTES.most, NEAR_BYTES)
         return Bound(self, native, thread_pool, self.host.choices)
