@@ -92,17 +92,39 @@ class PythonHost final : public engine::Host {
     require(values.size() == step.writes.size(), "an array for each tensor that a model of sizes makes");
     return values;
   }
-  bool asks_for_layers() override { return nb::cast<bool>(host_.attr("asks_for_layers")()); }
-  std::string choose_form(const std::string& layer, std::span<const std::string> forms,
-                          const std::string& standard) override {
+  bool asks_for_layers() override { return asks_; }
+  // Where nobody asks for layers, the default runs.
+  size_t choose_form(const std::string& layer, std::span<const char* const> forms, size_t standard) override {
+    last_ = {0, forms, standard};
+    if (!asks_) return standard;
     nb::list names;
-    for (const std::string& form : forms) names.append(form);
-    return nb::cast<std::string>(host_.attr("choose_form")(layer, names, standard));
+    for (const char* const form : forms) names.append(form);
+    return nb::cast<size_t>(host_.attr("choose_form")(layer, names, standard));
   }
-  void note_form(size_t native_step) override { host_.attr("note_form")(native_step); }
+  void note_form(size_t native_step) override {
+    if (asks_) host_.attr("note_form")(native_step);
+    last_.native_step = native_step;
+    choices_.push_back(last_);
+  }
+
+  // The native step of a layer, its forms, and the place of the default.
+  struct Choice {
+    size_t native_step = 0;
+    std::span<const char* const> forms;
+    size_t standard = 0;
+  };
+  // For the binding that begins now.
+  void begin() {
+    asks_ = nb::cast<bool>(host_.attr("asks_for_layers")());
+    choices_.clear();
+  }
+  std::vector<Choice> take_choices() { return std::move(choices_); }
 
  private:
   const nb::object host_;
+  bool asks_ = false;
+  Choice last_;
+  std::vector<Choice> choices_;
 };
 
 // A plan, and what follows from it alone.
@@ -143,10 +165,12 @@ struct HostedBound {
       : kernels(hosted.kernels()),
         bound({hosted.plan, hosted.layout, *kernels, hosted.layers, pool, &hosted.host, hosted.is_whole,
                most_bytes, near_bytes},
-              shapes) {}
+              shapes),
+        choices(hosted.host.take_choices()) {}
 
   const std::shared_ptr<const engine::Kernels> kernels;
   Bound bound;
+  const std::vector<PythonHost::Choice> choices;  // where nobody asked for layers
 };
 
 std::unique_ptr<HostedBound> bind(HostedPlan& hosted, const nb::list& shapes, ThreadPool& pool,
@@ -154,7 +178,19 @@ std::unique_ptr<HostedBound> bind(HostedPlan& hosted, const nb::list& shapes, Th
   std::vector<Shape> sizes;
   for (const nb::handle shape : shapes) sizes.push_back(shape_of(shape));
   require(sizes.size() == hosted.plan.inputs.size(), "a shape for each input");
+  hosted.host.begin();
   return std::make_unique<HostedBound>(hosted, sizes, pool, most_bytes, near_bytes);
+}
+
+// (native step, its forms, the place of the default) of each layer that has several forms.
+nb::list choices(const HostedBound& hosted) {
+  nb::list found;
+  for (const PythonHost::Choice& choice : hosted.choices) {
+    nb::list forms;
+    for (const char* const form : choice.forms) forms.append(form);
+    found.append(nb::make_tuple(choice.native_step, nb::tuple(forms), choice.standard));
+  }
+  return found;
 }
 
 // The plan's step of each native one; -1: none.
@@ -239,6 +275,7 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("output_blocks", [](const HostedBound& b) { return b.bound.output_blocks(); })
       .def_prop_ro("held_bytes", [](const HostedBound& b) { return b.bound.held_bytes(); })
       .def_prop_ro("arena_bytes", [](const HostedBound& b) { return b.bound.program().blocks()[0].bytes; })
+      .def_prop_ro("choices", &choices)
       .def_prop_ro("labels", &labels)
       .def_prop_ro("parts", &parts)
       .def_prop_ro("times", &times)

@@ -83,7 +83,12 @@ View Binding::image(int value) const {
 
 View Binding::constant(int value) {
   View& found = constants_[static_cast<size_t>(value) - plan.tensors.size()];
-  if (found.rank < 0) found = keep(plan.array(value), plan.constant(value).type, plan.constant(value).shape);
+  if (found.rank < 0) {
+    const ConstantRecord& record = plan.constant(value);
+    const auto bytes = layers_.get<Bytes>(nullptr, record.name,
+                                          [&] { return std::make_shared<const Bytes>(plan.array(value)); });
+    found = keep(*bytes, record.type, record.shape);
+  }
   return found;
 }
 

@@ -88,11 +88,10 @@ class Binding {
   static bool same_memory(const View& x, const View& y);
 
   void add(std::unique_ptr<Step> step) { made_.push_back(std::move(step)); }
-  // Returns the form of a layer that runs: the standard one, unless the host says otherwise. `layer` returns
-  // what it is called.
+  // Returns the place of the form of a layer that runs: the standard one, unless the host says otherwise.
+  // `layer` returns what it is called.
   template <class Layer>
-  std::string choose_form(const Layer& layer, std::span<const std::string> forms,
-                          const std::string& standard) {
+  size_t choose_form(const Layer& layer, std::span<const char* const> forms, size_t standard) {
     if (host_ == nullptr) return standard;
     return host_->choose_form(host_->asks_for_layers() ? layer() : std::string(), forms, standard);
   }

@@ -41,9 +41,9 @@ class Host {
 
   // Whether layers have to say what they are called.
   virtual bool asks_for_layers() = 0;
-  // Which of the forms of a layer runs. The default is one of them.
-  virtual std::string choose_form(const std::string& layer, std::span<const std::string> forms,
-                                  const std::string& standard) = 0;
+  // The place of the form of a layer that runs. `standard`: that of the default.
+  virtual size_t choose_form(const std::string& layer, std::span<const char* const> forms,
+                             size_t standard) = 0;
   // The native step that is made next is in the form that was chosen last.
   virtual void note_form(size_t native_step) = 0;
 };

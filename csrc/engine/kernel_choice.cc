@@ -126,6 +126,8 @@ Kernels::Kernels(const char* max_isa) {
   for (const GemmOps* one : choice.alternatives<GemmOps>()) {
     if (one != gemm && !one->grouped) gemm_forms.push_back(one);
   }
+  conv_names.push_back(intact::name_of(winograd));
+  for (const GemmOps* one : gemm_forms) conv_names.push_back(intact::name_of(one));
   const bool alone = gemm_forms.size() == 1;
   std::vector<const GemmOps*> vectors{gemm};
   if (alone) {

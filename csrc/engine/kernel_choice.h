@@ -27,6 +27,8 @@ struct Kernels {
   const WinogradOps* winograd;
   // Forms that a convolution has beside Winograd's: the chosen one, then others that could run, best first.
   std::vector<const GemmOps*> gemm_forms;
+  // What Winograd's form and these are called, in that order.
+  std::vector<const char*> conv_names;
   // The same for rows that choose their matrices: of vectors, and not grouped where there is another one.
   std::vector<const GemmOps*> chosen_forms;
 };

@@ -34,42 +34,40 @@ bool reads_copies(const PackedHeader& header, const PackedPanel& panel) {
   return header.grouped == kGroupedForInliers || (header.grouped != 0 && is_words(panel));
 }
 
-// The steps of a panel in the form that the kernel reads (GemmSteps).
-std::vector<int32_t> ConvStep::resolve(const PackedPanel& panel) const {
-  std::vector<int32_t> offsets = step_offsets(s_, layer_->packed, panel);
-  return layer_->kernel->grouped ? offsets : runs_of(offsets);
-}
-
 // Binds a panel that reads copies of windows. Copies hold the steps in the order of the window, the same for
 // all panels.
-void ConvStep::bind_copies(const PackedPanel& from, BoundPanel& panel) {
-  const Packed& packed = layer_->packed;
+void PanelSteps::bind_copies(const ConvLayer& layer, const WindowPitch& pitch, const PackedPanel& from,
+                             BoundPanel& panel) {
+  const Packed& packed = layer.packed;
   const std::vector<int32_t> natural = window_steps(packed.header);
   const bool splits = packed.header.grouped == kGroupedForInliers;
-  if (!copies_.any()) copies_.need(runs_of(step_offsets(s_, packed.header, natural)), splits, layer_->zero);
-  std::vector<int32_t>& steps = steps_.back();
-  std::vector<int32_t> places(splits ? natural.size() : 0);
-  for (size_t i = 0; i < steps.size(); ++i) {
+  if (!copies.any()) copies.need(runs_of(step_offsets(pitch, packed.header, natural)), splits, layer.zero);
+  std::vector<int32_t>& own = steps.back();
+  std::vector<int32_t> found_at(splits ? natural.size() : 0);
+  for (size_t i = 0; i < own.size(); ++i) {
     const int32_t position = packed.positions[static_cast<size_t>(from.positions) + i];
     const auto found = std::lower_bound(natural.begin(), natural.end(), position) - natural.begin();
-    steps[i] = static_cast<int32_t>(4 * found);
-    if (splits) places[static_cast<size_t>(found)] = static_cast<int32_t>(i);
+    own[i] = static_cast<int32_t>(4 * found);
+    if (splits) found_at[static_cast<size_t>(found)] = static_cast<int32_t>(i);
   }
-  places_.push_back(std::move(places));
-  panel.steps.steps = steps.data();
-  panel.steps.places = splits ? places_.back().data() : nullptr;
-  panel.steps.words = static_cast<int32_t>(steps.size());
+  places.push_back(std::move(found_at));
+  panel.steps.steps = own.data();
+  panel.steps.places = splits ? places.back().data() : nullptr;
+  panel.steps.words = static_cast<int32_t>(own.size());
 }
 
-void ConvStep::bind() {
-  const Packed& packed = layer_->packed;
-  const bool grouped = layer_->kernel->grouped;
+PanelSteps::PanelSteps(const ConvLayer& layer, const WindowPitch& pitch, int64_t shares) {
+  const Packed& packed = layer.packed;
+  const bool grouped = layer.kernel->grouped;
   size_t constants = 0;
-  panels_.reserve(packed.panels.size());
+  panels.reserve(packed.panels.size());
   for (const PackedPanel& p : packed.panels) {
-    if (steps_.empty() || grouped) steps_.push_back(resolve(p));
-    const int32_t before = shares_ > 1 ? p.group * (packed.header.out / packed.header.groups) : 0;
-    BoundPanel panel{{packed.weights + p.weights, steps_.back().data(), {}, p.width},
+    if (steps.empty() || grouped) {
+      std::vector<int32_t> offsets = step_offsets(pitch, packed, p);
+      steps.push_back(grouped ? std::move(offsets) : runs_of(offsets));
+    }
+    const int32_t before = shares > 1 ? p.group * (packed.header.out / packed.header.groups) : 0;
+    BoundPanel panel{{packed.weights + p.weights, steps.back().data(), {}, p.width},
                      p.channel - before,
                      p.channels,
                      p.group,
@@ -77,10 +75,10 @@ void ConvStep::bind() {
                      int64_t{p.steps} * p.width * 4};
     constants += static_cast<size_t>(p.width);
     std::copy(std::begin(p.counts), std::end(p.counts), panel.steps.counts);
-    if (reads_copies(packed.header, p)) bind_copies(p, panel);
-    if (!grouped) panel.steps.counts[0] = static_cast<int32_t>(steps_.back().size() / 2);
-    panels_.push_back(panel);
-    widest_ = std::max(widest_, p.width);
+    if (reads_copies(packed.header, p)) bind_copies(layer, pitch, p, panel);
+    if (!grouped) panel.steps.counts[0] = static_cast<int32_t>(steps.back().size() / 2);
+    panels.push_back(panel);
+    widest = std::max(widest, p.width);
   }
 }
 
@@ -187,11 +185,20 @@ const ConvSpec& checked(const ConvSpec& s) {
 ConvStep::ConvStep(const ConvSpec& spec) : ConvStep(checked(spec), false) {}
 
 ConvStep::ConvStep(const ConvSpec& spec, bool by_index)
-    : s_(spec), layer_(spec.layer), shares_(by_index ? layer_->packed.header.groups : 1) {
+    : s_(spec),
+      layer_(spec.layer),
+      shares_(by_index ? layer_->packed.header.groups : 1),
+      window_(layer_->panel_steps.get(
+          {pitch_of(s_, layer_->packed.header)[0], pitch_of(s_, layer_->packed.header)[1], shares_},
+          [&] {
+            return std::make_shared<const PanelSteps>(*layer_, pitch_of(s_, layer_->packed.header), shares_);
+          })),
+      panels_(window_->panels),
+      copies_(window_->copies),
+      widest_(window_->widest) {
   const PackedHeader& h = layer_->packed.header;
   group_channels_ = by_index ? 0 : h.in;
   pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
-  bind();
   cut();
   reads(s_.x, slack_of(h));
   if (s_.low) {

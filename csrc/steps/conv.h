@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "kernels/gemm/packed.h"
@@ -20,6 +21,40 @@ struct PackedWeights {
   size_t bytes;
   std::shared_ptr<const void> owner;
 };
+
+// What was made last, and for which key: bindings for new sizes mostly ask for the same again. Any number of
+// threads may ask at once.
+template <class Key, class Value>
+class LastMade {
+ public:
+  template <class Make>
+  std::shared_ptr<const Value> get(const Key& key, const Make& make) const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (value_ != nullptr && key == key_) return value_;
+    }
+    std::shared_ptr<const Value> made = make();
+    const std::lock_guard lock(mutex_);
+    key_ = key;
+    return value_ = std::move(made);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable Key key_{};
+  mutable std::shared_ptr<const Value> value_;
+};
+
+// Steps of a window as the kernels of panels (PanelSteps) or of tiles (TileSteps) read them.
+namespace conv_panels {
+struct PanelSteps;
+}
+namespace conv_tiles {
+struct TileSteps;
+}
+// Bytes from one line of a window to the next, and from one pixel to the next: nothing else of an image
+// changes where the steps lie.
+using WindowPitch = std::array<int64_t, 2>;
 
 // A layer, whatever the size of its images.
 struct ConvLayerSpec {
@@ -45,6 +80,8 @@ struct ConvLayer : SettledEpilogue {
   int shift;
   int32_t zero;
   std::shared_ptr<const void> owner;
+  LastMade<std::array<int64_t, 3>, conv_panels::PanelSteps> panel_steps;  // by pitch and shares
+  LastMade<WindowPitch, conv_tiles::TileSteps> tile_steps;
 
  private:
   ConvLayer(const ConvLayerSpec& spec, Packed read);

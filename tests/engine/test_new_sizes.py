@@ -70,7 +70,7 @@ def test_new_sizes_read_no_weights_again(plan: Plan, monkeypatch: pytest.MonkeyP
 
         monkeypatch.setattr(PlanHost, name, call)
 
-    for name in ("constant", "find_packed", "keep_packed", "checksum"):
+    for name in ("constant", "find_packed", "keep_packed", "checksum", "choose_form", "note_form"):
         count(name)
     engine = Engine(plan, threads=1)
     engine.prepare({"x": (1, 32, 8, 8)})

@@ -42,13 +42,13 @@ bool is_joined(const PartialConv& part) {
 }
 
 // Of the forms that multiply every pixel of every window the first that suits the layer's size.
-const GemmOps* suited(const std::vector<const GemmOps*>& forms, const PartialConv& part) {
+size_t suited(const std::vector<const GemmOps*>& forms, const PartialConv& part) {
   const int64_t pixels = product(std::span(part.y.sizes).first(3));
   const PartialWeights& w = part.weight;
   const int64_t window = w.kernel_h * w.kernel_w * w.in * (part.low ? 2 : 1);
   const auto fitting = [&](const GemmOps* k) { return fills(*k, pixels, window, w.out / part.groups); };
   const auto found = std::find_if(forms.begin(), forms.end(), fitting);
-  return found == forms.end() ? forms.front() : *found;
+  return found == forms.end() ? 0 : static_cast<size_t>(found - forms.begin());
 }
 
 // Whether Winograd's form is meant for this convolution.
@@ -65,11 +65,15 @@ bool tiles_pay(const PartialConv& part, const GemmOps& direct, const Binding& bi
 
 // Whether Winograd's form is proved exact: once, for weights that are packed so were.
 bool tiles_fit(const PartialConv& part, Binding& binding) {
-  const ConstantRecord& constant = binding.plan.constant(part.constant);
-  if (binding.plan.arrays.is_packed(constant, form_name(binding.kernels.winograd, part))) return true;
-  const Bytes bytes = binding.plan.array(part.constant);
-  return winograd_fits(static_cast<int32_t>(part.weight.out), static_cast<int32_t>(part.weight.in),
-                       high_of(part), Weights(part, bytes).all().data());
+  const std::string form = form_name(binding.kernels.winograd, part);
+  return *binding.part<bool>(form + " fits", [&] {
+    const ConstantRecord& constant = binding.plan.constant(part.constant);
+    const auto prove = [&] {
+      return winograd_fits(static_cast<int32_t>(part.weight.out), static_cast<int32_t>(part.weight.in),
+                           high_of(part), Weights(part, binding.plan.array(part.constant)).all().data());
+    };
+    return std::make_shared<const bool>(binding.plan.arrays.is_packed(constant, form) || prove());
+  });
 }
 
 ConvViews views_of(const PartialConv& part, const Binding& binding) {
@@ -193,26 +197,19 @@ std::vector<int64_t> weight_sums(const PartialConv& part, Binding& binding) {
 }
 
 void add_conv(PartialConv part, const LayerRecord& layer, Binding& binding) {
-  const auto& forms = binding.kernels.gemm_forms;
-  const GemmOps* const direct = suited(forms, part);
-  const WinogradOps& tiled = *binding.kernels.winograd;
-  std::vector<std::string> names;
-  for (const GemmOps* const form : forms) names.emplace_back(intact::name_of(form));
-  const std::string tiled_name = intact::name_of(&tiled), direct_name = intact::name_of(direct);
+  const Kernels& kernels = binding.kernels;
+  const size_t direct = suited(kernels.gemm_forms, part);
   const auto described = [&] { return describe(part, layer, binding); };
-  std::string form;
+  const std::span names(kernels.conv_names);
   if (tiles_possible(part)) {
-    std::vector<std::string> all{tiled_name};
-    all.insert(all.end(), names.begin(), names.end());
-    form = binding.choose_form(described, all, tiles_pay(part, *direct, binding) ? tiled_name : direct_name);
-    if (form == tiled_name && tiles_fit(part, binding)) {
-      return binding.add_form(winograd_step(part, layer, binding));
-    }
+    const bool pays = tiles_pay(part, *kernels.gemm_forms[direct], binding);
+    const size_t chosen = binding.choose_form(described, names, pays ? 0 : direct + 1);
+    if (chosen > 0)
+      return binding.add_form(direct_step(*kernels.gemm_forms[chosen - 1], part, layer, binding));
+    if (tiles_fit(part, binding)) return binding.add_form(winograd_step(part, layer, binding));
   }
-  if (form.empty() || form == tiled_name) form = binding.choose_form(described, names, direct_name);
-  const auto chosen = std::find(names.begin(), names.end(), form);
-  demand(chosen != names.end(), "a form that the layer has");
-  binding.add_form(direct_step(*forms[static_cast<size_t>(chosen - names.begin())], part, layer, binding));
+  const size_t chosen = binding.choose_form(described, names.subspan(1), direct);
+  binding.add_form(direct_step(*kernels.gemm_forms[chosen], part, layer, binding));
 }
 
 }  // namespace intact::engine

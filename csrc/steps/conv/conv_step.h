@@ -25,6 +25,24 @@ struct BoundPanel {
   int64_t bytes;     // of weights, which is also the number of products per pixel
 };
 
+// The steps and panels of a layer for images of one pitch, whatever their sizes. `shares`: a row is
+// multiplied by one of so many parts of the weights.
+struct PanelSteps {
+  PanelSteps(const ConvLayer& layer, const WindowPitch& pitch, int64_t shares);
+  PanelSteps(const PanelSteps&) = delete;  // panels point into it
+  PanelSteps& operator=(const PanelSteps&) = delete;
+
+  std::vector<std::vector<int32_t>> steps;   // one list for all panels, or one per panel
+  std::vector<std::vector<int32_t>> places;  // per panel, where outliers are split off
+  std::vector<BoundPanel> panels;
+  WindowCopies copies;
+  int widest = 0;
+
+ private:
+  void bind_copies(const ConvLayer& layer, const WindowPitch& pitch, const PackedPanel& from,
+                   BoundPanel& panel);
+};
+
 // The division of work into items. An item is a chunk of panels by a block of tiles; blocks are the inner
 // loop.
 struct Cutting {
@@ -78,9 +96,6 @@ class ConvStep : public Step {
   // Narrow panels do not: they are narrower than a cache line, whose parts should be written close in time.
   bool joins() const { return layer_->kernel->unit * layer_->kernel->widest >= kLine; }
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
-  void bind();
-  void bind_copies(const PackedPanel& from, BoundPanel& panel);
-  std::vector<int32_t> resolve(const PackedPanel& panel) const;
   int64_t tiles() const { return (pixels_ + cut_.rows - 1) / cut_.rows; }
   int64_t chunk_bytes(size_t chunk) const;
   int64_t largest_chunk() const {
@@ -109,15 +124,14 @@ class ConvStep : public Step {
 
   const ConvViews s_;
   const std::shared_ptr<const ConvLayer> layer_;
-  std::vector<std::vector<int32_t>> steps_;  // one list for all panels, or one per panel
-  std::vector<std::vector<int32_t>> places_;  // per panel, where outliers are split off
-  std::vector<BoundPanel> panels_;
-  Cutting cut_{};
+  const int64_t shares_;  // a row is multiplied by one of this many parts of the weights
+  const std::shared_ptr<const PanelSteps> window_;
+  const std::vector<BoundPanel>& panels_;
   WindowCopies copies_;
+  const int widest_;
+  Cutting cut_{};
   int64_t pixels_ = 0;
-  int64_t shares_ = 1;  // a row is multiplied by one of this many parts of the weights
   int32_t group_channels_ = 0;
-  int widest_ = 0;
 };
 
 template <class AheadOf>

@@ -34,14 +34,15 @@ class TiledConvStep final : public Step {
   void bind();
   bool walking_pays(const DeepSteps& steps, const Rows& all) const;
   std::optional<Rows> rows_in_image() const;
-  void pad_weights(const DeepSteps& steps);
   void cut_chunks();
   void cut();
   void cut_into(int64_t blocks, size_t parts);
   int64_t fetch_cost() const;
   int64_t weights_bytes() const { return panels_.back().weights + panels_.back().bytes - panels_[0].weights; }
   size_t chunks() const { return chunks_.size() - 1; }
-  bool gathers() const { return !pieces_.empty(); }
+  bool gathers() const { return gathers_; }
+  // Of each deep step from its row.
+  const std::vector<int32_t>& offsets() const { return gathers_ ? steps_->gathered : steps_->deep.starts; }
   // Rows of outputs per block: half of its rows where codes have 16 bits, as high and low bytes take one
   // each.
   int64_t block_rows() const { return s_.low ? kTileRows : kBlockRows; }
@@ -62,12 +63,11 @@ class TiledConvStep final : public Step {
   const std::shared_ptr<const ConvLayer> layer_;
   const TileOps& ops_;
   std::vector<Panel> panels_;
-  std::unique_ptr<int8_t[], Aligned>
-      padded_;  // the weights of the panels with zeros between their runs; or empty
+  const std::shared_ptr<const TileSteps> steps_;
+  std::shared_ptr<const PaddedWeights> padded_;  // that the panels read; nullptr: the packed ones
   std::vector<size_t> chunks_;  // first panel of each, and the end
   size_t parts_ = 1;  // into which the chunks are divided
-  std::vector<int32_t> offsets_;  // of each deep step from its row
-  std::vector<TilePiece> pieces_;  // empty: tiles are loaded from the image itself
+  bool gathers_ = false;  // else tiles are loaded from the image itself
   int64_t pitch_ = 0;
   Rows rows_{};
   int64_t range_rows_ = 1, ranges_ = 0;
@@ -105,26 +105,6 @@ bool TiledConvStep::walking_pays(const DeepSteps& steps, const Rows& all) const 
   return walked <= static_cast<double>(deep * (channels + kWalkedChannels * groups()));
 }
 
-// Copies weights, with zeros where a run of steps ends within a deep step. There the image holds bytes that
-// are not part of the window.
-void TiledConvStep::pad_weights(const DeepSteps& steps) {
-  if (steps.is_full()) return;
-  int64_t all = 0;
-  for (const Panel& panel : panels_) all += steps.bytes_of(panel.width);
-  padded_.reset(static_cast<int8_t*>(::operator new[](static_cast<size_t>(all), Aligned::kBytes)));
-  std::fill_n(padded_.get(), all, int8_t{0});
-  int8_t* to = padded_.get();
-  for (Panel& panel : panels_) {
-    const auto step = static_cast<size_t>(panel.width) * 4;
-    for (size_t i = 0; i < steps.places.size(); ++i) {
-      std::memcpy(to + static_cast<size_t>(steps.places[i]) * step, panel.weights + i * step, step);
-    }
-    panel.weights = to;
-    panel.bytes = steps.bytes_of(panel.width);
-    to += panel.bytes;
-  }
-}
-
 void TiledConvStep::bind() {
   const Packed& packed = layer_->packed;
   size_t constants = 0;
@@ -135,21 +115,21 @@ void TiledConvStep::bind() {
                        depth * kDeepSteps * p.width * 4});
     constants += static_cast<size_t>(p.width);
   }
-  const std::vector<int32_t> steps = step_offsets(s_, packed, packed.panels[0]);
-  const DeepSteps deep(steps);
+  const DeepSteps& deep = steps_->deep;
   const View& y = s_.y;
   rows_ = {y.sizes[2], y.sizes[1] * y.sizes[2], y.sizes[0] * y.sizes[1] * y.sizes[2]};
   const std::optional<Rows> all = rows_in_image();
   const bool walk = all && walking_pays(deep, *all);
+  gathers_ = !walk;
   pitch_ = walk ? s_.x.strides[2] : kDeepBytes;
-  if (walk) {
-    rows_ = *all;
-    offsets_ = deep.starts;
-    pad_weights(deep);
-  } else {
-    pieces_ = pieces_of(steps);
-    for (size_t k = 0; k < (steps.size() + kDeepSteps - 1) / kDeepSteps; ++k) {
-      offsets_.push_back(static_cast<int32_t>(k) * static_cast<int32_t>(kGatheredBytes));
+  if (walk) rows_ = *all;
+  if (walk && !deep.is_full()) {
+    padded_ = steps_->padded.get(true, [&] { return std::make_shared<const PaddedWeights>(deep, packed); });
+    const int8_t* from = padded_->bytes.get();
+    for (Panel& panel : panels_) {
+      panel.weights = from;
+      panel.bytes = deep.bytes_of(panel.width);
+      from += panel.bytes;
     }
   }
   const size_t slack = slack_of(packed.header) + (walk ? deep.idle() : 0);
@@ -175,7 +155,7 @@ void TiledConvStep::cut_chunks() {
 // An item is a range of rows by a part of the chunks. Each part gathers its rows again, so a single thread
 // takes all chunks as one part.
 void TiledConvStep::cut() {
-  const int64_t deep = static_cast<int64_t>(offsets_.size()) * kDeepBytes;  // bytes of a row
+  const int64_t deep = static_cast<int64_t>(offsets().size()) * kDeepBytes;  // bytes of a row
   const int64_t all = blocks_of(rows_.total);
   const int64_t room = std::clamp<int64_t>(kRangeBytes / deep, kBlockRows, kMostRows) / kBlockRows;
   const int64_t most = std::max<int64_t>(1, std::min(room, all));
@@ -218,7 +198,13 @@ int64_t TiledConvStep::fetch_cost() const {
 }
 
 TiledConvStep::TiledConvStep(const ConvSpec& spec)
-    : s_(spec), layer_(spec.layer), ops_(*layer_->kernel->tiles) {
+    : s_(spec),
+      layer_(spec.layer),
+      ops_(*layer_->kernel->tiles),
+      steps_(layer_->tile_steps.get(pitch_of(s_, layer_->packed.header), [&] {
+        return std::make_shared<const TileSteps>(
+            step_offsets(pitch_of(s_, layer_->packed.header), layer_->packed, layer_->packed.panels[0]));
+      })) {
   const PackedHeader& h = layer_->packed.header;
   check_conv(s_, layer_->epilogue, int64_t{h.in} * h.groups, h.out, h.high);
   demand(s_.low.has_value() == layer_->is_wide, "low bytes where codes have 16 bits");
@@ -252,7 +238,7 @@ std::pair<Work, size_t> TiledConvStep::lay_out(uint8_t* scratch) const {
   }
   w.floats = reinterpret_cast<float*>(take(tile));
   w.gathered =
-      take(gathers() ? rows / static_cast<size_t>(block_rows()) * offsets_.size() * kGatheredBytes : 0);
+      take(gathers() ? rows / static_cast<size_t>(block_rows()) * offsets().size() * kGatheredBytes : 0);
   w.group = -1;
   return {w, used};
 }
@@ -320,9 +306,9 @@ void TiledConvStep::gather(int32_t group, Work& work) const {
   const int64_t in = s_.x.sizes[3] / groups();
   for (int64_t b = 0; b < blocks_of(work.range.count()); ++b) {
     const int64_t rows = std::min(block_rows(), work.range.count() - b * block_rows());
-    uint8_t* const to = work.gathered + static_cast<size_t>(b) * offsets_.size() * kGatheredBytes;
-    TileGather of{pieces_.data(), static_cast<int32_t>(pieces_.size()), work.rows.x + b * block_rows(),
-                  static_cast<ptrdiff_t>(group * in), static_cast<int>(rows)};
+    uint8_t* const to = work.gathered + static_cast<size_t>(b) * offsets().size() * kGatheredBytes;
+    TileGather of{steps_->pieces.data(), static_cast<int32_t>(steps_->pieces.size()),
+                  work.rows.x + b * block_rows(), static_cast<ptrdiff_t>(group * in), static_cast<int>(rows)};
     ops_.gather(of, to);
     if (!s_.low) continue;
     of.x_offset += work.apart;
@@ -373,7 +359,7 @@ void TiledConvStep::prepare(const Panel& panel, int64_t block, int rows, Work& w
 void TiledConvStep::run_chunk(const Memory& memory, size_t chunk, Ahead near, Ahead far, Work& work) const {
   const int64_t blocks = blocks_of(work.range.count());
   const size_t begin = chunks_[chunk], end = chunks_[chunk + 1];
-  const int64_t deep = blocks * static_cast<int64_t>(end - begin) * static_cast<int64_t>(offsets_.size());
+  const int64_t deep = blocks * static_cast<int64_t>(end - begin) * static_cast<int64_t>(offsets().size());
   far.bytes = std::min(far.bytes, deep * kMostFarLines * kFetchedBytes);
   const int64_t wanted = ((near.bytes + far.bytes) / kFetchedBytes + deep - 1) / deep;
   const auto lines = static_cast<int>(std::min(wanted, kMostLines));
@@ -384,11 +370,11 @@ void TiledConvStep::run_chunk(const Memory& memory, size_t chunk, Ahead near, Ah
     const int64_t left = work.range.count() - b * block_rows();
     const int64_t row = work.range.first + b * block_rows() - shift_of(work.range, b);
     TileBlock block{};
-    block.x = gathers() ? work.gathered + static_cast<size_t>(b) * offsets_.size() * kGatheredBytes
+    block.x = gathers() ? work.gathered + static_cast<size_t>(b) * offsets().size() * kGatheredBytes
                         : corner + row * pitch_;
     block.pitch = static_cast<ptrdiff_t>(pitch_);
-    block.offsets = offsets_.data();
-    block.depth = static_cast<int32_t>(offsets_.size());
+    block.offsets = offsets().data();
+    block.depth = static_cast<int32_t>(offsets().size());
     const bool below = left > kTileRows || s_.low;
     block.below = gathers() ? kTileRows * kDeepBytes : s_.low ? work.apart : kTileRows * block.pitch;
     block.rows = below ? kBlockRows : kTileRows;
@@ -434,7 +420,7 @@ int64_t TiledConvStep::work(size_t item) const {
   const size_t first = chunks_[chunks() * part / parts_], end = chunks_[chunks() * (part + 1) / parts_];
   int64_t bytes = 0;
   for (size_t p = first; p < end; ++p) bytes += panels_[p].bytes;
-  const int64_t deep = static_cast<int64_t>(offsets_.size()) * kDeepBytes;
+  const int64_t deep = static_cast<int64_t>(offsets().size()) * kDeepBytes;
   if (gathers()) bytes += deep * kGatherChannels * (panels_[end - 1].group - panels_[first].group + 1);
   return bytes * kBlockRows * blocks_of(range_of(range).count()) + kItemCost;
 }

@@ -1,11 +1,17 @@
 // The steps of a window in the form that tile kernels read. For conv_tiles.cc alone.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
 #include <vector>
 
 #include "kernels/gemm/tiles.h"
+#include "steps/conv.h"
+#include "steps/conv/tile_work.h"
 
 namespace intact::conv_tiles {
 
@@ -48,5 +54,42 @@ inline std::vector<TilePiece> pieces_of(const std::vector<int32_t>& steps) {
   }
   return pieces;
 }
+
+// The weights of all panels with zeros where a run of steps ends within a deep step. There the image holds
+// bytes that are not part of the window.
+struct PaddedWeights {
+  PaddedWeights(const DeepSteps& steps, const Packed& packed) {
+    int64_t all = 0;
+    for (const PackedPanel& panel : packed.panels) all += steps.bytes_of(panel.width);
+    bytes.reset(static_cast<int8_t*>(::operator new[](static_cast<size_t>(all), Aligned::kBytes)));
+    std::fill_n(bytes.get(), all, int8_t{0});
+    int8_t* to = bytes.get();
+    for (const PackedPanel& panel : packed.panels) {
+      const auto step = static_cast<size_t>(panel.width) * 4;
+      for (size_t i = 0; i < steps.places.size(); ++i) {
+        std::memcpy(to + static_cast<size_t>(steps.places[i]) * step,
+                    packed.weights + panel.weights + i * step, step);
+      }
+      to += steps.bytes_of(panel.width);
+    }
+  }
+
+  std::unique_ptr<int8_t[], Aligned> bytes;
+};
+
+// What tiles of a layer read for images of one pitch, whatever their sizes: the window's steps as they lie in
+// the image, and as a gather copies them.
+struct TileSteps {
+  explicit TileSteps(const std::vector<int32_t>& steps) : deep(steps), pieces(pieces_of(steps)) {
+    for (size_t k = 0; k < (steps.size() + kDeepSteps - 1) / kDeepSteps; ++k) {
+      gathered.push_back(static_cast<int32_t>(k) * static_cast<int32_t>(kGatheredBytes));
+    }
+  }
+
+  DeepSteps deep;
+  std::vector<TilePiece> pieces;
+  std::vector<int32_t> gathered;         // offset of each deep step from its row
+  LastMade<bool, PaddedWeights> padded;  // one, made when it is first wanted
+};
 
 }  // namespace intact::conv_tiles

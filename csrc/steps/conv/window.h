@@ -31,12 +31,19 @@ inline void check_window(const ConvViews& s, const PackedHeader& h) {
   demand(reach < 2e9, "a window spans more than 2 GB");
 }
 
+// 0 where the window has no other line, or pixel that begins a run.
+inline WindowPitch pitch_of(const ConvViews& s, const PackedHeader& h) {
+  return {h.kernel_h == 1 ? 0 : s.dilations[0] * s.x.strides[1],
+          h.kernel_w == 1 || h.joined != 0 ? 0 : s.dilations[1] * s.x.strides[2]};
+}
+
 // The offsets of steps at these positions, from the first byte of the window.
-inline std::vector<int32_t> step_offsets(const ConvViews& s, const PackedHeader& h,
+inline std::vector<int32_t> step_offsets(const WindowPitch& pitch, const PackedHeader& h,
                                          std::span<const int32_t> positions) {
-  const int64_t row = s.dilations[0] * s.x.strides[1], pixel = s.dilations[1] * s.x.strides[2];
+  const auto [row, pixel] = pitch;
   const int32_t row_bytes = h.kernel_w * h.in;
   std::vector<int32_t> offsets;
+  offsets.reserve(positions.size());
   for (const int32_t position : positions) {
     const int64_t kh = position / row_bytes, rest = position % row_bytes;
     const int64_t within = h.joined ? rest : rest / h.in * pixel + rest % h.in;
@@ -46,9 +53,10 @@ inline std::vector<int32_t> step_offsets(const ConvViews& s, const PackedHeader&
 }
 
 // The same for the steps of one panel.
-inline std::vector<int32_t> step_offsets(const ConvViews& s, const Packed& packed, const PackedPanel& panel) {
+inline std::vector<int32_t> step_offsets(const WindowPitch& pitch, const Packed& packed,
+                                         const PackedPanel& panel) {
   const auto first = static_cast<size_t>(panel.positions), count = static_cast<size_t>(panel.steps);
-  return step_offsets(s, packed.header, std::span(packed.positions).subspan(first, count));
+  return step_offsets(pitch, packed.header, std::span(packed.positions).subspan(first, count));
 }
 
 // Bytes that the last step of a run reads behind the run.

@@ -225,6 +225,7 @@ class HostedBound:
     output_blocks: list[int]
     held_bytes: int
     arena_bytes: int
+    choices: list[tuple[int, tuple[str, ...], int]]
     labels: list[int]
     parts: list[tuple[int, int]]
     times: list[int]

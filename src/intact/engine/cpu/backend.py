@@ -133,7 +133,8 @@ class CpuBackend:
             prepared.host.chooser, prepared.host.known_shapes = chooser, sizes or {}
             prepared.host.packed_weights = self.packed_weights if packed is None else packed
             bound = prepared.bind(shapes, self._pool)
-        self._used.update(name_of(c.layer, form) for c in bound.choices.values() for form in c.seconds)
+        if chooser.asks:
+            self._used.update(name_of(c.layer, form) for c in bound.choices.values() for form in c.seconds)
         return bound
 
     def _prepare(self, plan: Plan, *, whole: bool) -> PreparedPlan:

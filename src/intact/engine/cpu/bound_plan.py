@@ -86,11 +86,10 @@ class Bound:
         prepared: The plan.
         native: It, bound.
         thread_pool: The threads of a run.
-        choices: As below.
+        choices: What a chooser that asks for layers has chosen, by native step.
 
     Attributes:
         program: The native steps.
-        choices: Of native steps that have several forms, what was chosen.
         arena: Bytes of the arena.
         held_bytes: Bytes of arrays that are for these sizes alone.
     """
@@ -100,11 +99,21 @@ class Bound:
         choices: Mapping[int, FormChoice],
     ) -> None:  # fmt: skip
         self.plan, self._numbers = prepared.plan, prepared.numbers
-        self._native, self.choices = native, choices
+        self._native, self._choices = native, choices
         self.program = Program.of(
             native.program, thread_pool, native.kernels, native.input_blocks, native.output_blocks
         )
         self.arena, self.held_bytes = native.arena_bytes, native.held_bytes
+
+    @cached_property
+    def choices(self) -> Mapping[int, FormChoice]:
+        """The choice for each native step that has several forms."""
+        if self._choices:
+            return self._choices
+        return {
+            step: FormChoice("", forms[default], "model", forms[default], forms)
+            for step, forms, default in self._native.choices
+        }
 
     @cached_property
     def shapes(self) -> dict[str, Shape]:

@@ -38,7 +38,7 @@ class PlanHost:
         packed_weights: Packed weights; what is missing is added.
         chooser: Decides where a layer has several forms.
         known_shapes: What parts made of inputs of these sizes, by tensor.
-        choices: What was chosen, by native step.
+        choices: What the chooser chose, by native step; empty where it does not ask.
     """
 
     def __init__(self, plan: Plan, fallback: FallbackSessions) -> None:
@@ -90,10 +90,10 @@ class PlanHost:
         """Return whether layers have to say what they are called."""
         return self.chooser.asks
 
-    def choose_form(self, layer: str, forms: Sequence[str], standard: str) -> str:
-        """Return which of the forms of a layer runs."""
-        self._chosen = self.chooser.choose(layer, forms, standard)
-        return self._chosen.form
+    def choose_form(self, layer: str, forms: Sequence[str], standard: int) -> int:
+        """Return the place of the form of a layer that runs; `standard`: of the default."""
+        self._chosen = self.chooser.choose(layer, forms, forms[standard])
+        return forms.index(self._chosen.form)
 
     def note_form(self, native_step: int) -> None:
         """Note that a native step has the form that was chosen last."""
