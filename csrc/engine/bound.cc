@@ -59,13 +59,13 @@ OpenPlan::OpenPlan(Bytes file, const std::string& where, int threads, const char
       kernels(max_isa),
       pool(threads, threads <= static_cast<int>(std::thread::hardware_concurrency())) {}
 
-size_t Bound::nbytes(int tensor) const {
+size_t Bound::tensor_bytes(int tensor) const {
   return static_cast<size_t>(product(elements(shape(tensor)), target_.plan.tensor(tensor).itemsize()));
 }
 
 // Of the caller's array.
 size_t Bound::port_nbytes(int tensor, bool is_float) const {
-  return nbytes(tensor) * (is_float ? sizeof(float) : 1);
+  return tensor_bytes(tensor) * (is_float ? sizeof(float) : 1);
 }
 
 int64_t Bound::check_sizes() const {
@@ -75,7 +75,7 @@ int64_t Bound::check_sizes() const {
     int64_t reach =
         target_.plan.tensor(value).itemsize();  // strides are products of sizes, empty axes counted as 1
     for (const int64_t n : shapes_[i]) reach = product(reach, std::max<int64_t>(n, 1));
-    const auto bytes = static_cast<int64_t>(nbytes(value));
+    const auto bytes = static_cast<int64_t>(tensor_bytes(value));
     if (bytes > target_.most_bytes) {
       throw TooLarge("tensor '" + target_.plan.name(value) + "'", bytes, target_.most_bytes);
     }
@@ -85,7 +85,7 @@ int64_t Bound::check_sizes() const {
   }
   int64_t outside = 0;
   for (const auto* ports : {&target_.plan.inputs, &target_.plan.outputs}) {
-    for (const int value : *ports) outside += static_cast<int64_t>(nbytes(value));
+    for (const int value : *ports) outside += static_cast<int64_t>(tensor_bytes(value));
   }
   return outside;
 }
@@ -261,8 +261,9 @@ Bound::Bound(const Target& target, Sizes sizes, FloatPorts floats)
   make_steps(arena.nbytes, outside);
 }
 
-void Bound::prepare_run() {
-  context_ = std::make_unique<Context>(program_, target_.pool);
+void Bound::prepare_run(const std::shared_ptr<Workspace>& workspace) {
+  if (context_ != nullptr) return context_->attach();
+  context_ = std::make_unique<Context>(program_, target_.pool, workspace);
   if (Workers* const workers = target_.pool.try_take()) workers->leave();  // threads begin here, not in a run
 }
 
@@ -295,9 +296,10 @@ StepLabel Bound::label(size_t step) const {
   return {target_.plan.name(copied.value), copied.is_input ? "input" : "output", kernel};
 }
 
-size_t Bound::workspace_bytes() const {
-  const auto threads = static_cast<size_t>(target_.pool.threads());
-  return program_.blocks()[0].bytes + kSlack + program_.scratch() * threads;
+size_t Bound::nbytes() const {
+  constexpr size_t kStepBytes = 3072;  // with its views; measured on ResNet-50 and BERT
+  const size_t each = sizeof(Shape) + sizeof(Frame) + sizeof(Place);
+  return held_bytes_ + kStepBytes * program_.steps().size() + each * shapes_.size();
 }
 
 }  // namespace intact::engine

@@ -62,8 +62,9 @@ class Bound {
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
 
-  // Allocates what `run` needs, and starts its threads.
-  void prepare_run();
+  // Allocates what `run` needs, in memory that bindings for other sizes may share, and starts its threads. To
+  // be called again where another one was prepared in that memory meanwhile.
+  void prepare_run(const std::shared_ptr<Workspace>& workspace = std::make_shared<Workspace>());
   // Arrays of the ports' sizes. Once `cancelled` is true, the run stops before its next native step. Throws
   // Failure.
   // `seconds`: one number per native step, or nullptr.
@@ -73,8 +74,9 @@ class Bound {
   StepLabel label(size_t step) const;
   const std::vector<Shape>& shapes() const { return shapes_; }
   const Shape& shape(int tensor) const { return shapes_[static_cast<size_t>(tensor)]; }
-  // Of the arena, scratch and what was made for these sizes.
-  size_t workspace_bytes() const;
+  // What the binding itself takes, about, beside the memory of runs: steps, shapes and what was made for
+  // these sizes.
+  size_t nbytes() const;
 
   const Program& program() const { return program_; }
   const std::vector<uint32_t>& input_blocks() const { return inputs_; }
@@ -104,7 +106,7 @@ class Bound {
   // Bytes of inputs and outputs.
   int64_t check_sizes() const;
   void check_bytes(int64_t nbytes) const;
-  size_t nbytes(int tensor) const;
+  size_t tensor_bytes(int tensor) const;
   size_t port_nbytes(int tensor, bool is_float) const;
 
   const Target target_;

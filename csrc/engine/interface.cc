@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <list>
 #include <new>
 #include <string>
 #include <thread>
@@ -27,6 +28,12 @@ struct intact_plan {
   OpenPlan open;
 };
 
+// A plan, bound for some sizes of its inputs.
+struct KeptBound {
+  std::vector<Shape> shapes;
+  std::unique_ptr<Bound> bound;
+};
+
 struct intact_session {
   explicit intact_session(OpenPlan& open_)
       : open(open_),
@@ -34,8 +41,11 @@ struct intact_session {
 
   OpenPlan& open;
   FloatPorts floats;
-  std::vector<Shape> shapes;
-  std::unique_ptr<Bound> bound;
+  // Memory of its runs, whatever their sizes.
+  std::shared_ptr<intact::Workspace> workspace = std::make_shared<intact::Workspace>();
+  std::list<KeptBound> kept;  // those that were used last come first
+  size_t kept_bytes = 0;
+  Bound* bound = nullptr;  // the first of them, once the session is prepared
   std::vector<StepLabel> labels;  // of the native steps, once somebody has asked for one
   std::atomic<bool> is_busy{false}, is_cancelled{false};
 };
@@ -43,6 +53,7 @@ struct intact_session {
 namespace {
 
 constexpr int32_t kMostThreads = 1024;  // as intact.limits says
+constexpr size_t kMostKept = size_t{1} << 26;  // bytes of bindings that a session keeps: intact.h says so
 
 intact_status report(intact_error* error, intact_status status, const char* text) {
   if (error == nullptr || error->size < sizeof(size_t) + sizeof(intact_status) + 1) return status;
@@ -132,18 +143,35 @@ Shape shape_of(const intact_shape& given) {
   return found;
 }
 
-bool is_prepared(const intact_session& session, const intact_shape* shapes) {
-  if (!session.bound) return false;
-  for (size_t i = 0; i < session.shapes.size(); ++i) {
-    if (!(session.shapes[i] == shape_of(shapes[i]))) return false;
+bool is_for(const KeptBound& kept, const intact_shape* shapes) {
+  for (size_t i = 0; i < kept.shapes.size(); ++i) {
+    if (!(kept.shapes[i] == shape_of(shapes[i]))) return false;
   }
   return true;
 }
 
-void forget(intact_session& session) {
-  session.bound.reset();
+void unprepare(intact_session& session) {
+  session.bound = nullptr;
   session.labels.clear();
-  session.shapes.clear();
+}
+
+void forget(intact_session& session) {
+  unprepare(session);
+  session.kept.clear();
+  session.kept_bytes = 0;
+}
+
+// Binds the plan for other sizes than are kept, and drops those that were used longest ago.
+void bind(intact_session& session, const intact_shape* shapes) {
+  std::vector<Shape> wanted;
+  for (size_t i = 0; i < session.open.plan.inputs.size(); ++i) wanted.push_back(shape_of(shapes[i]));
+  auto bound = std::make_unique<Bound>(session.open.target(), wanted, session.floats);
+  session.kept_bytes += bound->nbytes();
+  session.kept.push_front({std::move(wanted), std::move(bound)});
+  while (session.kept_bytes > kMostKept && session.kept.size() > 1) {
+    session.kept_bytes -= session.kept.back().bound->nbytes();
+    session.kept.pop_back();
+  }
 }
 
 const Bound& prepared(const intact_session& session) {
@@ -264,14 +292,18 @@ intact_status intact_prepare(intact_session* session, const intact_shape* shapes
     for (size_t i = 0; i < count; ++i) {
       require(shapes[i].rank >= 0 && shapes[i].rank <= INTACT_MAX_RANK, "a rank is out of range");
     }
-    if (is_prepared(*session, shapes)) return;
-    std::vector<Shape> wanted;
-    for (size_t i = 0; i < count; ++i) wanted.push_back(shape_of(shapes[i]));
-    forget(*session);
-    auto bound = std::make_unique<Bound>(session->open.target(), wanted, session->floats);
-    bound->prepare_run();
-    session->bound = std::move(bound);
-    session->shapes = std::move(wanted);
+    auto& kept = session->kept;
+    if (session->bound != nullptr && is_for(kept.front(), shapes)) return;
+    unprepare(*session);
+    const auto known =
+        std::find_if(kept.begin(), kept.end(), [&](const KeptBound& one) { return is_for(one, shapes); });
+    if (known == kept.end()) {
+      bind(*session, shapes);
+    } else {
+      kept.splice(kept.begin(), kept, known);
+    }
+    kept.front().bound->prepare_run(session->workspace);
+    session->bound = kept.front().bound.get();
   });
 }
 
@@ -289,7 +321,7 @@ intact_status intact_output_shape(const intact_session* session, size_t index, i
 }
 
 size_t intact_workspace_bytes(const intact_session* session) {
-  return session == nullptr || !session->bound ? 0 : session->bound->workspace_bytes();
+  return session == nullptr || !session->bound ? 0 : session->workspace->bytes() + session->kept_bytes;
 }
 
 intact_status intact_run(intact_session* session, const void* const* inputs, void* const* outputs,

@@ -38,13 +38,29 @@ Aligned make_aligned(size_t bytes) {
   return Aligned(p);
 }
 
+void Workspace::fit(const Program& program, int threads) {
+  const auto grow = [](Aligned& memory, size_t& bytes, size_t wanted) {
+    if (memory != nullptr && wanted <= bytes) return;
+    memory.reset();  // before the larger one is there
+    bytes = 0;
+    memory = make_aligned(wanted);
+    bytes = wanted;
+  };
+  grow(arena_, arena_bytes_, program.blocks()[0].bytes + kSlack);
+  grow(scratch_, scratch_bytes_, program.scratch() * static_cast<size_t>(threads));
+}
+
 Context::Context(const Program& program, ThreadPool& thread_pool, bool checked)
-    : program_(program), thread_pool_(thread_pool) {
-  arena_ = make_aligned(program.blocks()[0].bytes + kSlack);
+    : Context(program, thread_pool, std::make_shared<Workspace>()) {
   const size_t scratch = program.scratch() * static_cast<size_t>(thread_pool.threads());
-  scratch_ = make_aligned(scratch);
+  if (checked) checker_ = std::make_unique<Checker>(program, workspace_->scratch(), scratch);
+}
+
+Context::Context(const Program& program, ThreadPool& thread_pool, std::shared_ptr<Workspace> workspace)
+    : program_(program), thread_pool_(thread_pool), workspace_(std::move(workspace)) {
+  blocks_.reserve(program.blocks().size());
   for (const Block& b : program.blocks()) blocks_.push_back(const_cast<uint8_t*>(b.data));
-  blocks_[0] = arena_.get();
+  attach();
   for (const Window& w : program.windows()) {
     const bool each = w.of == Window::Of::time || w.count >= static_cast<size_t>(thread_pool.threads());
     if (!each) refuse("fewer parts than threads");
@@ -52,7 +68,11 @@ Context::Context(const Program& program, ThreadPool& thread_pool, bool checked)
   const auto seats = static_cast<size_t>(program.repeats().empty() ? 0 : thread_pool.threads());
   const Seat seat{blocks_, std::vector<double>(program.steps().size())};
   seats_.assign(seats, seat);
-  if (checked) checker_ = std::make_unique<Checker>(program, scratch_.get(), scratch);
+}
+
+void Context::attach() {
+  workspace_->fit(program_, thread_pool_.threads());
+  blocks_[0] = workspace_->arena();
 }
 
 void Context::place(uint32_t block, const void* data, size_t bytes) {
@@ -119,10 +139,10 @@ void Context::run_step(size_t i, Workers* workers) {
   const size_t items = step.items();
   if (workers != nullptr && items > 1) {
     workers->deal(items, [&](size_t first, size_t last, int seat) {
-      step.run(memory, first, last, scratch_.get() + program_.scratch() * static_cast<size_t>(seat));
+      step.run(memory, first, last, workspace_->scratch() + program_.scratch() * static_cast<size_t>(seat));
     });
   } else if (items > 0) {
-    step.run(memory, 0, items, scratch_.get());
+    step.run(memory, 0, items, workspace_->scratch());
   }
 }
 
@@ -160,7 +180,7 @@ void Context::run_once(const Repeat& repeat, size_t time, size_t number, bool ti
     const size_t part = w.of == Window::Of::time ? time : number;
     if (part < w.count) seat.blocks[w.block] = blocks_[w.parent] + w.offset + part * w.stride;
   }
-  uint8_t* const scratch = scratch_.get() + program_.scratch() * number;
+  uint8_t* const scratch = workspace_->scratch() + program_.scratch() * number;
   for (size_t i = repeat.begin; i < repeat.end && !is_cancelled(); ++i) {
     const Step& step = *program_.steps()[i];
     const Memory memory(seat.blocks.data(), program_.ahead(i), &failed_);

@@ -19,12 +19,30 @@ using Aligned = std::unique_ptr<uint8_t, FreeAligned>;
 // Allocates `bytes` of zeros at a multiple of 64.
 Aligned make_aligned(size_t bytes);
 
+// The arena and the scratch of runs: as much as the largest of the programs needs that take turns in it.
+class Workspace {
+ public:
+  // Makes room for a program on so many threads. Contexts that were made before have to be attached again.
+  void fit(const Program& program, int threads);
+  uint8_t* arena() const { return arena_.get(); }
+  uint8_t* scratch() const { return scratch_.get(); }
+  size_t bytes() const { return arena_bytes_ + scratch_bytes_; }
+
+ private:
+  Aligned arena_, scratch_;
+  size_t arena_bytes_ = 0, scratch_bytes_ = 0;
+};
+
 // One run at a time may use a context. The program must be complete; it and the thread pool must outlive the
 // context.
 class Context {
  public:
   // `checked`: each step is compared with what it declares (checked.h), which is slow.
   Context(const Program& program, ThreadPool& thread_pool, bool checked = false);
+  // In memory that contexts of other programs use, too, one at a time.
+  Context(const Program& program, ThreadPool& thread_pool, std::shared_ptr<Workspace> workspace);
+  // Takes the workspace's turn for the next runs.
+  void attach();
 
   // Sets the address of an input or output for the next runs. Throws std::invalid_argument if the memory has
   // another size than the block, or lacks the alignment that its views need.
@@ -38,7 +56,7 @@ class Context {
   // Whether a step of the last run failed.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
 
-  uint8_t* arena() const { return arena_.get(); }
+  uint8_t* arena() const { return workspace_->arena(); }
   const Program& program() const { return program_; }
 
  private:
@@ -51,14 +69,12 @@ class Context {
   void run_step(size_t step, Workers* workers);
   void run_repeat(const Repeat& repeat, Workers* workers, double* seconds);
   void run_once(const Repeat& repeat, size_t time, size_t seat, bool timed);
-  bool is_cancelled() const {
-    return cancelled_ != nullptr && cancelled_->load(std::memory_order_relaxed);
-  }
+  bool is_cancelled() const { return cancelled_ != nullptr && cancelled_->load(std::memory_order_relaxed); }
   void check_range(size_t begin, size_t end) const;
 
   const Program& program_;
   ThreadPool& thread_pool_;
-  Aligned arena_, scratch_;
+  const std::shared_ptr<Workspace> workspace_;
   std::atomic<bool> running_{false}, failed_{false};
   const std::atomic<bool>* cancelled_ = nullptr;  // of the run that is going on
   std::vector<uint8_t*> blocks_;

@@ -1,0 +1,75 @@
+"""What a session of the C library keeps of the sizes that it was prepared for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.capi.library import CError, CPlan
+from tests.engine.conftest import Qdq
+
+from intact.engine.engine import Engine
+from intact.engine.lower import lower
+
+KEPT_BYTES = 2**26
+"""As include/intact.h says."""
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    """Images of any number and height."""
+    net = Qdq()
+    x = net.pair(net.input("x", ("n", 3, "h", 8)))
+    y = net.pair(net.node("Relu", net.conv(x, 3, 4)))
+    return Engine(lower(net.proto(net.pair(net.node("Add", net.pair(net.conv(y, 4, 4)), y)))), threads=1)
+
+
+@pytest.fixture
+def opened(c_library: Path, engine: Engine, tmp_path: Path) -> CPlan:
+    engine.save(tmp_path / "plan")
+    return CPlan(c_library, tmp_path / "plan")
+
+
+def image(n: int, h: int) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(h).standard_normal((n, 3, h, 8)).astype(np.float32)}
+
+
+def assert_same(opened: CPlan, engine: Engine, n: int, h: int) -> None:
+    (got,), (want,) = opened.run(image(n, h)).values(), engine.run(image(n, h)).values()
+    np.testing.assert_array_equal(got, want, err_msg=f"{n} of {h}")
+
+
+def test_sizes_take_turns_in_one_memory(opened: CPlan, engine: Engine) -> None:
+    """Small ones behind large ones, and large ones again, which made the memory grow meanwhile."""
+    for n, h in [(1, 8), (4, 30), (1, 8), (2, 9), (8, 60), (4, 30), (1, 8), (8, 60)]:
+        assert_same(opened, engine, n, h)
+
+
+def test_sizes_that_come_again_are_kept(opened: CPlan) -> None:
+    sizes = [[(n, 3, 8, 8)] for n in range(1, 40)]
+    for shapes in sizes:
+        opened.prepare(shapes)
+    held = opened.workspace
+    for shapes in sizes:
+        opened.prepare(shapes)
+        assert opened.workspace == held
+
+
+def test_sizes_used_longest_ago_are_dropped(opened: CPlan, engine: Engine) -> None:
+    held = []
+    for h in range(1, 4000):
+        opened.prepare([(1, 3, h, 8)])
+        held.append(opened.workspace)
+    runs = 2**23  # of the largest image
+    assert held[500] > held[100] and KEPT_BYTES / 2 < held[-1] < KEPT_BYTES + runs
+    for h in (1, 3999, 1):
+        assert_same(opened, engine, 1, h)
+
+
+def test_a_refused_size_leaves_the_kept_ones(opened: CPlan, engine: Engine) -> None:
+    assert_same(opened, engine, 1, 8)
+    with pytest.raises(CError):
+        opened.prepare([(1, 3, 8, 9)])
+    assert opened.workspace == 0, "it is ready for nothing"
+    assert_same(opened, engine, 1, 8)
