@@ -1,4 +1,4 @@
-"""What a session of the C library keeps of the sizes that it was prepared for."""
+"""Bindings that a session of the C library keeps, by the sizes of its inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def opened(c_library: Path, engine: Engine, tmp_path: Path) -> CPlan:
+def c_plan(c_library: Path, engine: Engine, tmp_path: Path) -> CPlan:
     engine.save(tmp_path / "plan")
     return CPlan(c_library, tmp_path / "plan")
 
@@ -35,41 +35,41 @@ def image(n: int, h: int) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(h).standard_normal((n, 3, h, 8)).astype(np.float32)}
 
 
-def assert_same(opened: CPlan, engine: Engine, n: int, h: int) -> None:
-    (got,), (want,) = opened.run(image(n, h)).values(), engine.run(image(n, h)).values()
+def assert_same(c_plan: CPlan, engine: Engine, n: int, h: int) -> None:
+    (got,), (want,) = c_plan.run(image(n, h)).values(), engine.run(image(n, h)).values()
     np.testing.assert_array_equal(got, want, err_msg=f"{n} of {h}")
 
 
-def test_sizes_take_turns_in_one_memory(opened: CPlan, engine: Engine) -> None:
+def test_sizes_take_turns_in_one_memory(c_plan: CPlan, engine: Engine) -> None:
     """Small ones behind large ones, and large ones again, which made the memory grow meanwhile."""
     for n, h in [(1, 8), (4, 30), (1, 8), (2, 9), (8, 60), (4, 30), (1, 8), (8, 60)]:
-        assert_same(opened, engine, n, h)
+        assert_same(c_plan, engine, n, h)
 
 
-def test_sizes_that_come_again_are_kept(opened: CPlan) -> None:
+def test_sizes_that_come_again_are_kept(c_plan: CPlan) -> None:
     sizes = [[(n, 3, 8, 8)] for n in range(1, 40)]
     for shapes in sizes:
-        opened.prepare(shapes)
-    held = opened.workspace
+        c_plan.prepare(shapes)
+    nbytes = c_plan.workspace
     for shapes in sizes:
-        opened.prepare(shapes)
-        assert opened.workspace == held
+        c_plan.prepare(shapes)
+        assert c_plan.workspace == nbytes
 
 
-def test_sizes_used_longest_ago_are_dropped(opened: CPlan, engine: Engine) -> None:
-    held = []
+def test_sizes_used_longest_ago_are_dropped(c_plan: CPlan, engine: Engine) -> None:
+    nbytes = []
     for h in range(1, 4000):
-        opened.prepare([(1, 3, h, 8)])
-        held.append(opened.workspace)
+        c_plan.prepare([(1, 3, h, 8)])
+        nbytes.append(c_plan.workspace)
     runs = 2**23  # of the largest image
-    assert held[500] > held[100] and KEPT_BYTES / 2 < held[-1] < KEPT_BYTES + runs
+    assert nbytes[500] > nbytes[100] and KEPT_BYTES / 2 < nbytes[-1] < KEPT_BYTES + runs
     for h in (1, 3999, 1):
-        assert_same(opened, engine, 1, h)
+        assert_same(c_plan, engine, 1, h)
 
 
-def test_a_refused_size_leaves_the_kept_ones(opened: CPlan, engine: Engine) -> None:
-    assert_same(opened, engine, 1, 8)
+def test_a_refused_size_leaves_the_kept_ones(c_plan: CPlan, engine: Engine) -> None:
+    assert_same(c_plan, engine, 1, 8)
     with pytest.raises(CError):
-        opened.prepare([(1, 3, 8, 9)])
-    assert opened.workspace == 0, "it is ready for nothing"
-    assert_same(opened, engine, 1, 8)
+        c_plan.prepare([(1, 3, 8, 9)])
+    assert c_plan.workspace == 0, "it is ready for nothing"
+    assert_same(c_plan, engine, 1, 8)

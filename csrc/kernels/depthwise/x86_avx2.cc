@@ -23,45 +23,31 @@ INTACT_INLINE void copy_some(const uint8_t* from, uint8_t* to, size_t n) {
   for (size_t i = 0; i < n; ++i) to[i] = from[i];
 }
 
-INTACT_INLINE bool are_same(__m256i a, __m256i b) {
-  return _mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)) == -1;
-}
-INTACT_INLINE bool are_same(__m128i a, __m128i b) {
-  return _mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) == 0xffff;
-}
-
-// Of a tail whole registers are read, as `slack` allows.
-template <class V>
-struct Width : V {
+// Of a tail whole registers are read, as `slack` allows. The mask of a whole block is 0.
+struct Width : Avx2 {
   using Mask = size_t;
-  using typename V::Bytes;
-  using typename V::Ints;
   static Mask mask(int bytes) { return static_cast<unsigned>(bytes) % 32; }
-  static INTACT_INLINE Bytes load_tail(const uint8_t* p, Mask) { return V::load_bytes(p); }
   static INTACT_INLINE void store_tail(uint8_t* p, Bytes v, Mask n) {
+    if (n == 0) return store_bytes(p, v);
     alignas(32) uint8_t all[32];
-    V::store_bytes(all, v);
+    store_bytes(all, v);
     copy_some(all, p, n);
   }
-  static INTACT_INLINE bool differ(Bytes a, Bytes b) { return !are_same(a, b); }
+  static INTACT_INLINE bool differ(Bytes a, Bytes b) {
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)) != -1;
+  }
   static INTACT_INLINE Ints sum(Ints acc, Ints pairs) {
-    return V::add_int(acc, V::pair_words(pairs, V::set_words(1)));
+    return add_int(acc, pair_words(pairs, set_words(1)));
   }
 };
 
-template <class V>
-struct Low : Width<V> {
-  using typename V::Bytes;
-  using typename V::Ints;
-  static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes w) { return Width<V>::sum(acc, V::pair_bytes(x, w)); }
+struct Low : Width {
+  static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes w) { return sum(acc, pair_bytes(x, w)); }
 };
 
-template <class V>
-struct Any : Width<V> {
-  using typename V::Bytes;
-  using typename V::Ints;
+struct Any : Width {
   static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes size, Bytes turn) {
-    return Width<V>::sum(acc, V::pair_bytes(size, V::xor_int(x, turn)));
+    return sum(acc, pair_bytes(size, xor_int(x, turn)));
   }
 };
 
@@ -73,11 +59,10 @@ size_t packed_bytes(const DepthwiseWeights& w) { return fours::packed_bytes(w, k
 
 void pack(const DepthwiseWeights& w, uint8_t* packed) { fours::pack(w, kWidest, packed, form_for(w.high)); }
 
-template <template <class> class Set>
+template <class V>
 void run_blocks(const DepthwiseRow& d) {
-  const auto work = [](const fours::Block& block, int width, const ptrdiff_t* offsets, int groups) {
-    if (width == 32) fours::work<Set<Avx2>>(block, offsets, groups);
-    if (width == 16) fours::work<Set<Sse>>(block, offsets, groups);
+  const auto work = [](const fours::Block& block, int, const ptrdiff_t* offsets, int groups) {
+    fours::work<V>(block, offsets, groups);
   };
   fours::each_block<kWidest>(d, work, form_for(d.high));
 }
