@@ -72,6 +72,13 @@ class Binding {
   std::shared_ptr<const Part> part(const std::string& name, const Make& make) {
     return layers_.get<Part>(step_, name, make);
   }
+  // A constant in the form of a kernel (Arrays::packed), which is asked for once for all sizes.
+  template <class Make>
+  Bytes packed(int constant, const std::string& form, const Make& make, Type type = Type::u8) {
+    return *part<Bytes>("packed " + form, [&] {
+      return std::make_shared<const Bytes>(plan.arrays.packed(plan.constant(constant), form, make, type));
+    });
+  }
   // A tensor or a constant as floats.
   RealIn real_in(int value);
   RealOut real_out(int value);

@@ -64,7 +64,7 @@ class Bound {
 
   // Allocates what `run` needs, in memory that bindings for other sizes may share, and starts its threads. To
   // be called again where another one was prepared in that memory meanwhile.
-  void prepare_run(const std::shared_ptr<Workspace>& workspace = std::make_shared<Workspace>());
+  void prepare_run(const std::shared_ptr<Workspace>& workspace = make_workspace());
   // Arrays of the ports' sizes. Once `cancelled` is true, the run stops before its next native step. Throws
   // Failure.
   // `seconds`: one number per native step, or nullptr.

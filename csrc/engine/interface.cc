@@ -42,7 +42,7 @@ struct intact_session {
   OpenPlan& open;
   FloatPorts floats;
   // Memory of its runs, whatever their sizes.
-  std::shared_ptr<intact::Workspace> workspace = std::make_shared<intact::Workspace>();
+  std::shared_ptr<intact::Workspace> workspace = intact::make_workspace();
   std::list<KeptBound> kept;  // those that were used last come first
   size_t kept_bytes = 0;
   Bound* bound = nullptr;  // the first of them, once the session is prepared

@@ -38,6 +38,8 @@ Aligned make_aligned(size_t bytes) {
   return Aligned(p);
 }
 
+std::shared_ptr<Workspace> make_workspace() { return std::make_shared<Workspace>(); }
+
 void Workspace::fit(const Program& program, int threads) {
   const auto grow = [](Aligned& memory, size_t& bytes, size_t wanted) {
     if (memory != nullptr && wanted <= bytes) return;
@@ -51,7 +53,7 @@ void Workspace::fit(const Program& program, int threads) {
 }
 
 Context::Context(const Program& program, ThreadPool& thread_pool, bool checked)
-    : Context(program, thread_pool, std::make_shared<Workspace>()) {
+    : Context(program, thread_pool, make_workspace()) {
   const size_t scratch = program.scratch() * static_cast<size_t>(thread_pool.threads());
   if (checked) checker_ = std::make_unique<Checker>(program, workspace_->scratch(), scratch);
 }

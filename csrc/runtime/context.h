@@ -33,6 +33,8 @@ class Workspace {
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
 };
 
+std::shared_ptr<Workspace> make_workspace();
+
 // One run at a time may use a context. The program must be complete; it and the thread pool must outlive the
 // context.
 class Context {

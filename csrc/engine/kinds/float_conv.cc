@@ -43,7 +43,7 @@ struct FloatConv final : PlanStep {
     const FloatGemmOps& ops = *binding.kernels.float_gemm;
     const Shape& w = binding.shape(weight);
     const std::string form = std::string(intact::name_of(&ops)) + ".filters" + std::to_string(groups);
-    const Bytes packed = binding.plan.arrays.packed(binding.plan.constant(weight), form, [&](const Bytes& b) {
+    const Bytes packed = binding.packed(weight, form, [&](const Bytes& b) {
       return pack_filters(ops, b.as<float>().data(), w[0], w[1] * w[2], w[3], groups);
     });
     FloatConvSpec spec{binding.image(x),     binding.image(y), packed_floats(packed),

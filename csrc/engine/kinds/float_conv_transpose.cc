@@ -56,7 +56,7 @@ struct FloatConvTranspose final : PlanStep {
     if (empty) kernel = {1, 1};
     const std::string form =
         std::string(intact::name_of(&ops)) + ".filters" + std::to_string(window.groups) + "." + block.label;
-    const Bytes packed = binding.plan.arrays.packed(binding.plan.constant(weight), form, [&](const Bytes& b) {
+    const Bytes packed = binding.packed(weight, form, [&](const Bytes& b) {
       std::vector<float> taps = taps_of(b.as<float>().data(), w, block);
       if (empty) taps.assign(static_cast<size_t>(w[0] * number * w[3]), 0.0f);
       return pack_filters(ops, taps.data(), w[0] * number, kernel[0] * kernel[1], w[3], window.groups);

@@ -37,8 +37,8 @@ struct FloatLinear final : PlanStep {
   void bind(Binding& binding) const override {
     const FloatGemmOps& ops = *binding.kernels.float_gemm;
     const Shape& w = binding.shape(weight);
-    const Bytes packed = binding.plan.arrays.packed(
-        binding.plan.constant(weight), intact::name_of(&ops),
+    const Bytes packed = binding.packed(
+        weight, intact::name_of(&ops),
         [&](const Bytes& b) { return pack_matrices(ops, b.as<float>().data(), 1, w[0], w[1]); }, Type::f32);
     FloatMatMulSpec spec{binding.view(x), binding.view(y), {}, packed_floats(packed), {}};
     if (bias != kNoValue) spec.start = binding.constant(bias);

@@ -102,9 +102,9 @@ struct Recurrent final : PlanStep {
     const Shape& w = binding.shape(weight);
     const std::string packed_as =
         std::string(intact::name_of(&ops)) + "." + kCellNames[static_cast<size_t>(cell)];
-    const Bytes packed = binding.plan.arrays.packed(
-        binding.plan.constant(weight), packed_as,
-        [&](const Bytes& b) { return pack_states(ops, b.as<float>().data(), w, cell); }, Type::f32);
+    const Bytes packed = binding.packed(
+        weight, packed_as, [&](const Bytes& b) { return pack_states(ops, b.as<float>().data(), w, cell); },
+        Type::f32);
     const auto count = static_cast<int64_t>(packed.bytes.size() / sizeof(float));
     RecurrentSpec spec{};
     spec.cell = cell;
