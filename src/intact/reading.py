@@ -15,6 +15,9 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }  # fmt: skip
 
+LARGEST_HEADER = 100_000_000
+"""Bytes of a safetensors file's header; the limit of the package `safetensors`."""
+
 
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[None]:

@@ -5,46 +5,23 @@ from __future__ import annotations
 import ctypes as c
 import os
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_RANK = 6
-(
-    OK, BAD_ARGUMENT, NO_FILE, BAD_FILE, UNSUPPORTED, BAD_SHAPE, BAD_INDEX, NO_MEMORY, NOT_PREPARED, INTERNAL,
-    CANCELLED, DIFFERENT,
-) = range(12)  # fmt: skip
-DTYPES = (
-    "uint8", "int8", "bool", "int16", "uint16", "float16", "int32", "uint32", "float32", "int64", "uint64",
-    "float64",
-)  # fmt: skip
-
-
-class Error(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("status", c.c_int), ("text", c.c_char * 1000)]
-
-
-class Options(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("threads", c.c_int32), ("max_isa", c.c_char_p)]
-
-
-class Port(c.Structure):
-    _fields_ = [
-        ("size", c.c_size_t), ("name", c.c_char_p), ("type", c.c_int), ("rank", c.c_int32),
-        ("shape", c.c_int64 * MAX_RANK), ("dimension", c.c_char_p * MAX_RANK), ("is_codes", c.c_int32),
-        ("scale", c.c_float), ("zero_point", c.c_int32),
-    ]  # fmt: skip
-
-
-class Shape(c.Structure):
-    _fields_ = [("rank", c.c_int32), ("sizes", c.c_int64 * MAX_RANK)]
-
-
-class Step(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("kind", c.c_char_p), ("kernel", c.c_char_p)]
+from intact.engine.compare.c_interface import (
+    DTYPES,
+    MAX_RANK,
+    OK,
+    CErrorText,
+    COptions,
+    CPort,
+    CShape,
+    CStep,
+    load_library,
+)
 
 
 class CError(Exception):
@@ -54,7 +31,7 @@ class CError(Exception):
         status: Of `intact_status`.
     """
 
-    def __init__(self, error: Error) -> None:
+    def __init__(self, error: CErrorText) -> None:
         super().__init__(error.text.decode())
         self.status = int(error.status)
 
@@ -71,40 +48,6 @@ def library_path() -> Path | None:
         return None
 
 
-@cache
-def library(path: Path) -> c.CDLL:
-    """The library, with the types of its functions."""
-    result = c.CDLL(str(path))
-    plan, session, error = c.c_void_p, c.c_void_p, c.POINTER(Error)
-    calls: dict[str, list[Any]] = {
-        "open": [c.c_char_p, c.POINTER(Options), c.POINTER(plan), error],
-        "open_memory": [c.c_void_p, c.c_size_t, c.POINTER(Options), c.POINTER(plan), error],
-        "input": [plan, c.c_size_t, c.POINTER(Port), error],
-        "output": [plan, c.c_size_t, c.POINTER(Port), error],
-        "session_new": [plan, c.POINTER(session), error],
-        "prepare": [session, c.POINTER(Shape), error],
-        "output_shape": [session, c.c_size_t, c.POINTER(Shape), error],
-        "run": [session, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), error],
-        "profile": [
-            session, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), c.POINTER(c.c_double), c.c_size_t, error,
-        ],
-        "step_at": [session, c.c_size_t, c.POINTER(Step), error],
-        "set_input_type": [session, c.c_size_t, c.c_int, error],
-        "set_output_type": [session, c.c_size_t, c.c_int, error],
-        "selftest": [plan, error],
-    }  # fmt: skip
-    for name, types in calls.items():
-        getattr(result, f"intact_{name}").argtypes = types
-    for name in ("input_count", "output_count", "workspace_bytes", "step_count"):
-        getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
-        getattr(result, f"intact_{name}").restype = c.c_size_t
-    for name in ("close", "session_free", "cancel"):
-        getattr(result, f"intact_{name}").argtypes = [c.c_void_p]
-        getattr(result, f"intact_{name}").restype = None
-    result.intact_version.restype = c.c_char_p
-    return result
-
-
 class CPlan:
     """An open plan with one session.
 
@@ -115,9 +58,9 @@ class CPlan:
     """
 
     def __init__(self, path: Path, plan: str | os.PathLike[str] | bytes, threads: int = 1) -> None:
-        self._library, self._shares = library(path), False
+        self._library, self._shares = load_library(path), False
         self._plan, self._session = c.c_void_p(), c.c_void_p()
-        options = Options(c.sizeof(Options), threads, None)
+        options = COptions(c.sizeof(COptions), threads, None)
         if isinstance(plan, bytes):
             self._bytes = c.create_string_buffer(plan, len(plan))
             where: tuple[Any, ...] = (c.cast(self._bytes, c.c_void_p), len(plan))
@@ -138,7 +81,7 @@ class CPlan:
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function that has an error as its last argument."""
-        error = Error(c.sizeof(Error))
+        error = CErrorText(c.sizeof(CErrorText))
         status = getattr(self._library, f"intact_{name}")(*arguments, c.byref(error))
         if status != OK:
             assert status == error.status
@@ -147,7 +90,7 @@ class CPlan:
     def _ports(self, kind: str) -> list[tuple[str, str]]:
         tensors = []
         for index in range(getattr(self._library, f"intact_{kind}_count")(self._plan)):
-            port = Port(c.sizeof(Port))
+            port = CPort(c.sizeof(CPort))
             self.call(kind, self._plan, index, c.byref(port))
             tensors.append((port.name.decode(), DTYPES[port.type]))
         return tensors
@@ -159,13 +102,13 @@ class CPlan:
 
     def prepare(self, shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """Bind for inputs of these shapes; returns those of the outputs."""
-        c_shapes = (Shape * max(1, len(shapes)))(
-            *(Shape(len(sizes), (c.c_int64 * MAX_RANK)(*sizes)) for sizes in shapes)
+        c_shapes = (CShape * max(1, len(shapes)))(
+            *(CShape(len(sizes), (c.c_int64 * MAX_RANK)(*sizes)) for sizes in shapes)
         )
         self.call("prepare", self._session, c_shapes)
         output_shapes = []
         for index in range(len(self.outputs)):
-            shape = Shape()
+            shape = CShape()
             self.call("output_shape", self._session, index, c.byref(shape))
             output_shapes.append(tuple(shape.sizes[: shape.rank]))
         return output_shapes
@@ -190,7 +133,7 @@ class CPlan:
         self.call("profile", self._session, _pointers(arrays), _pointers(outputs), seconds, count)
         rows = []
         for index in range(count):
-            step = Step(c.sizeof(Step))
+            step = CStep(c.sizeof(CStep))
             self.call("step_at", self._session, index, c.byref(step))
             rows.append((step.name.decode(), step.kind.decode(), step.kernel.decode(), seconds[index]))
         return rows

@@ -6,10 +6,11 @@ import threading
 
 import numpy as np
 import pytest
-from tests.capi.library import BAD_ARGUMENT, CANCELLED, CError, CPlan
+from tests.capi.library import CError, CPlan
 from tests.capi.test_c_plans import save_plan
 from tests.engine.conftest import Qdq
 
+from intact.engine.compare.c_interface import BAD_ARGUMENT, CANCELLED
 from intact.engine.lower import lower
 
 MOST_RUNS = 5000

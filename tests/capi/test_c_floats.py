@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from tests.capi.library import BAD_ARGUMENT, NOT_PREPARED, CError, CPlan
+from tests.capi.library import CError, CPlan
 from tests.capi.test_c_plans import save_plan
 from tests.engine.conftest import Qdq
 
 from intact import numerics
+from intact.engine.compare.c_interface import BAD_ARGUMENT, NOT_PREPARED
 from intact.engine.lower import lower
 
 INT8, UINT8 = onnx.TensorProto.INT8, onnx.TensorProto.UINT8

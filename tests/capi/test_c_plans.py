@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from tests.capi.library import BAD_ARGUMENT, BAD_INDEX, BAD_SHAPE, NOT_PREPARED, UNSUPPORTED, CError, CPlan
+from tests.capi.library import CError, CPlan
 from tests.engine.conftest import Qdq
 from tests.fuzz.check import inputs
 from tests.fuzz.graphs import make, read
 
+from intact.engine.compare.c_interface import BAD_ARGUMENT, BAD_INDEX, BAD_SHAPE, NOT_PREPARED, UNSUPPORTED
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate

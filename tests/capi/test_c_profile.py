@@ -6,10 +6,11 @@ import ctypes as c
 
 import numpy as np
 import pytest
-from tests.capi.library import BAD_ARGUMENT, NOT_PREPARED, CError, CPlan, Step
+from tests.capi.library import CError, CPlan
 from tests.capi.test_c_plans import save_plan
 from tests.engine.conftest import Qdq
 
+from intact.engine.compare.c_interface import BAD_ARGUMENT, NOT_PREPARED, CStep
 from intact.engine.lower import lower
 
 
@@ -50,7 +51,7 @@ def test_a_profiled_run_has_the_outputs_of_any_other(plan_file, c_library):
 
 def test_what_does_not_fit_is_refused(plan_file, c_library):
     opened = CPlan(c_library, plan_file[1])
-    step, library = Step(c.sizeof(Step)), opened._library
+    step, library = CStep(c.sizeof(CStep)), opened._library
     assert library.intact_step_count(opened._session) == library.intact_step_count(None) == 0
     for call, arguments in (("step_at", (0, c.byref(step))), ("profile", (None, None, None, 0))):
         with pytest.raises(CError, match="not prepared") as caught:
@@ -61,7 +62,7 @@ def test_what_does_not_fit_is_refused(plan_file, c_library):
     for arguments in (
         ("step_at", opened._session, count, c.byref(step)),
         ("step_at", opened._session, 0, None),
-        ("step_at", opened._session, 0, c.byref(Step(c.sizeof(Step) + 8))),
+        ("step_at", opened._session, 0, c.byref(CStep(c.sizeof(CStep) + 8))),
         ("step_at", None, 0, c.byref(step)),
         ("profile", None, None, None, seconds, count),
         ("profile", opened._session, None, None, seconds, count + 1),

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from tests.capi.library import BAD_ARGUMENT, BAD_FILE, DIFFERENT, UNSUPPORTED, CError, CPlan
+from tests.capi.library import CError, CPlan
 from tests.engine.conftest import Qdq
 from tests.engine.test_hostile_plans import rewritten
 from tests.engine.test_selftest import LIES, small_engine
 from tests.fuzz.graphs import make
 
+from intact.engine.compare.c_interface import BAD_ARGUMENT, BAD_FILE, DIFFERENT, UNSUPPORTED
 from intact.engine.engine import Engine
 from intact.engine.files import container
 from intact.engine.files import plan_files as files

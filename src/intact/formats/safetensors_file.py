@@ -22,10 +22,7 @@ from numpy.typing import NDArray
 from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.limits import METADATA_ENTRIES
-from intact.reading import reading
-
-_LARGEST_HEADER = 100_000_000
-"""Bytes; the limit of the package `safetensors`."""
+from intact.reading import LARGEST_HEADER, reading
 
 _DTYPES: dict[str, np.dtype] = {
     name: np.dtype(dtype)
@@ -79,7 +76,7 @@ class SafetensorsFile:
         with reading(path), Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             length = struct.unpack("<Q", file.read(8))[0] if size >= 8 else -1
-            if not 0 < length <= min(size - 8, _LARGEST_HEADER):
+            if not 0 < length <= min(size - 8, LARGEST_HEADER):
                 raise self._error(f"{size} bytes with a header of {length}", "a safetensors file")
             header = self._json(file.read(length))
             self._data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

@@ -14,23 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact._installation import c_library
+from intact.engine.compare.c_interface import DIFFERENT, OK, CErrorText, COptions, CShape, load_library
 from intact.engine.engine import Engine
 from intact.engine.selftest import bytes_of
 from intact.errors import QuantValueError, UnsupportedError
-
-_OK, _DIFFERENT, _MAX_RANK = 0, 11, 6
-
-
-class _Error(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("status", c.c_int), ("text", c.c_char * 1000)]
-
-
-class _Options(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("threads", c.c_int32), ("max_isa", c.c_char_p)]
-
-
-class _Shape(c.Structure):
-    _fields_ = [("rank", c.c_int32), ("sizes", c.c_int64 * _MAX_RANK)]
 
 
 class CLibrary:
@@ -47,13 +34,13 @@ class CLibrary:
     def __init__(self, engine: Engine, path: str | os.PathLike[str]) -> None:
         library = c_library()
         try:
-            self._library = c.CDLL(str(library))
+            self._library = load_library(library)
         except OSError as error:
             got = f"a library that does not load ({error})"
             raise UnsupportedError(str(library), got, "one for this machine", "build it here") from error
         self._inputs, self._outputs = engine.inputs, engine.outputs
         self._plan, self._session = c.c_void_p(), c.c_void_p()
-        options = _Options(c.sizeof(_Options), engine.threads, None)
+        options = COptions(c.sizeof(COptions), engine.threads, None)
         try:
             self._call("open", os.fsencode(path), c.byref(options), c.byref(self._plan))
         except QuantValueError as error:
@@ -69,7 +56,7 @@ class CLibrary:
             QuantValueError: The library refuses them.
         """
         arrays = [np.ascontiguousarray(inputs[port.name], port.dtype) for port in self._inputs]
-        shapes = (_Shape * max(1, len(arrays)))()
+        shapes = (CShape * max(1, len(arrays)))()
         for shape, array in zip(shapes, arrays, strict=False):
             shape.rank, shape.sizes[: array.ndim] = array.ndim, array.shape
         self._call("prepare", self._session, shapes)
@@ -83,7 +70,7 @@ class CLibrary:
         Raises:
             QuantValueError: It has none.
         """
-        return self._call("selftest", self._plan, accept=_DIFFERENT) == _OK
+        return self._call("selftest", self._plan, accept=DIFFERENT) == OK
 
     def close(self) -> None:
         """Free the plan."""
@@ -91,14 +78,14 @@ class CLibrary:
         self._library.intact_close(self._plan)
 
     def _shape(self, index: int) -> tuple[int, ...]:
-        shape = _Shape()
+        shape = CShape()
         self._call("output_shape", self._session, c.c_size_t(index), c.byref(shape))
         return tuple(shape.sizes[: shape.rank])
 
-    def _call(self, name: str, *arguments: Any, accept: int = _OK) -> int:
-        error = _Error(c.sizeof(_Error))
+    def _call(self, name: str, *arguments: Any, accept: int = OK) -> int:
+        error = CErrorText(c.sizeof(CErrorText))
         status = int(getattr(self._library, f"intact_{name}")(*arguments, c.byref(error)))
-        if status not in (_OK, accept):
+        if status not in (OK, accept):
             raise QuantValueError(
                 f"the C library, intact_{name}", error.text.decode(errors="replace"), "no error",
                 "compare with what the engine says",

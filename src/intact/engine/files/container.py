@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 
 from intact.atomic import replacing
 from intact.engine.codec import format_error
-from intact.reading import reading
+from intact.reading import LARGEST_HEADER, reading
 
 ALIGNMENT = 64
 SLACK = 64  # kSlack of the native runtime
-_LARGEST_HEADER = 100_000_000  # safetensors' own bound
 
 Bytes = NDArray[np.uint8]
 
@@ -66,7 +65,7 @@ def read(path: str | os.PathLike[str], *, copy: bool = False) -> tuple[dict[str,
         if size < 8:
             raise format_error(where, f"{size} bytes", "a plan file")
         length = struct.unpack("<Q", file.read(8))[0]
-        if length > min(size - 8, _LARGEST_HEADER) or (8 + length) % ALIGNMENT:
+        if length > min(size - 8, LARGEST_HEADER) or (8 + length) % ALIGNMENT:
             raise format_error(where, f"a header of {length} bytes", "a plan file")
         header = _json(where, file.read(length))
         data = (
