@@ -8,6 +8,7 @@
 #   make check-native the native code under sanitizers, and every run a checked one: half an hour
 #   make fuzz         new random graphs for a minute, every kernel against the reference; longer: SECONDS=600
 #   make fuzz-loaders new mutated files of every kind that is read; guided by coverage too where Atheris is installed
+#   make fuzz-plans   plans in the C++ reader and binder under sanitizers, guided by coverage; wants Clang
 #   make fuzz-head    both, with the numbers that this commit's name gives, as .ci/run does
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
 #   make docs         the documentation site, in build/site; a warning stops it
@@ -37,7 +38,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart test test-lowest quick fuzz fuzz-loaders fuzz-head check-native bench docs fmt dev clean
+.PHONY: quickstart test test-lowest quick fuzz fuzz-loaders fuzz-plans fuzz-head check-native bench docs fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -71,6 +72,11 @@ fuzz-loaders: $(READY_TO_TEST)
 	$(BIN)/python -m tests.loaders.drive --seconds $(SECONDS) $(or $(ARGS),--new)
 	if [ $(SECONDS) -gt 0 ] && $(BIN)/python -c 'import atheris' 2>/dev/null; then \
 	  for kind in onnx plan calib trt; do $(BIN)/python -m tests.loaders.guided $$kind --seconds $(SECONDS) || exit 1; done; fi
+
+# The C library is built once for it, which takes Clang (apt-get install clang) and half an hour.
+fuzz-plans: $(READY_TO_TEST)
+	$(BIN)/python -m pip install --quiet cmake ninja
+	$(BIN)/python -m tests.capi.guided_plans --seconds $(SECONDS) $(ARGS)
 
 # What .ci/run tries: graphs and files that nobody tried before, the same ones when this commit is tried again.
 fuzz-head: HEAD := $(shell printf '%d' 0x$$(git rev-parse HEAD | cut -c1-7))
