@@ -15,7 +15,7 @@ if(MSVC)
 else()
   target_compile_options(intact_engine PRIVATE ${ENGINE_LEVEL} -ffp-contract=off -fno-math-errno -Wall -Wextra)
 endif()
-target_compile_options(intact_engine PRIVATE ${SANITIZE})
+target_compile_options(intact_engine PRIVATE ${SANITIZE} ${COVERAGE})
 
 # Calibration is the module's alone.
 add_library(intact_static STATIC ${INTERFACE} $<TARGET_OBJECTS:intact_engine> $<TARGET_OBJECTS:intact_kernels>)
@@ -40,12 +40,17 @@ if(MSVC)
 endif()
 
 if(INTACT_SANITIZE AND NOT INTACT_CHECK)
-  add_executable(native_hostile EXCLUDE_FROM_ALL tests/capi/hostile.cc)
-  target_compile_definitions(native_hostile PRIVATE INTACT_STATIC)
-  target_include_directories(native_hostile PRIVATE include)
-  target_compile_options(native_hostile PRIVATE ${SANITIZE})
-  target_link_options(native_hostile PRIVATE ${SANITIZE})
-  target_link_libraries(native_hostile PRIVATE intact_static)
+  foreach(program hostile fuzz_plans)
+    add_executable(native_${program} EXCLUDE_FROM_ALL
+      tests/capi/fuzz_plans.cc tests/capi/plan_file.cc tests/capi/run_hostile.cc)
+    target_compile_definitions(native_${program} PRIVATE INTACT_STATIC)
+    target_include_directories(native_${program} PRIVATE csrc include)
+    target_compile_options(native_${program} PRIVATE ${SANITIZE} -g1)
+    target_link_options(native_${program} PRIVATE ${SANITIZE})
+    target_link_libraries(native_${program} PRIVATE intact_static)
+  endforeach()
+  target_sources(native_hostile PRIVATE tests/capi/hostile.cc)
+  target_link_options(native_fuzz_plans PRIVATE -fsanitize=fuzzer)  # which has a main
 elseif(INTACT_PYTHON)
   # In a wheel there are no links, and programs link with the library's own name.
   install(TARGETS intact_shared LIBRARY DESTINATION intact/lib NAMELINK_SKIP RUNTIME DESTINATION intact/lib)

@@ -40,11 +40,13 @@ struct Codes {
   bool same_numbers(const Codes& other) const {
     return scale == other.scale && zero_point == other.zero_point && offset() == other.offset();
   }
-  // The bytes of the grid, within bounds in codes besides.
+  // The bytes of the grid, within bounds in codes besides. Ends that cross, or lie beyond bytes, steps refuse.
   ByteGrid grid(std::optional<double> from = {}, std::optional<double> to = {}) const {
     const double lowest = from ? std::max<double>(low, std::trunc(*from)) : low;
     const double highest = to ? std::min<double>(high, std::trunc(*to)) : high;
-    const auto byte = [this](double code) { return static_cast<int32_t>(code) + offset(); };
+    const auto byte = [this](double code) {
+      return static_cast<int32_t>(std::clamp(code, -1e6, 1e6)) + offset();
+    };
     return {zero(), byte(lowest), byte(highest)};
   }
 };

@@ -1,91 +1,80 @@
 // Opens every file that it is given as a plan, through the C interface, and runs it where it opens: a damaged or
 // deceitful plan ends in an error, never in a crash. With sanitizers it is the test of what strangers may do to
 // the reader and the binder.
+//
+//   hostile plans                  each as it is, and prints how many ended in which status
+//   hostile --mutate count plans   as many plans, which the fuzzer's mutations make of these, without coverage
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <random>
+#include <string>
 #include <vector>
 
-#include "intact.h"
+#include "fuzz_plans.h"
+#include "run_hostile.h"
 
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 26;  // of one array: more is not tried
+using Plan = std::vector<unsigned char>;
 
-size_t bytes_of(const intact_shape& shape, intact_type type) {
-  constexpr size_t kBytes[] = {1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8};
-  size_t bytes = kBytes[type];
-  for (int i = 0; i < shape.rank; ++i) {
-    if (shape.sizes[i] == 0) return 0;
-    if (bytes > kMostBytes / static_cast<size_t>(shape.sizes[i])) return kMostBytes + 1;
-    bytes *= static_cast<size_t>(shape.sizes[i]);
-  }
-  return bytes;
-}
+std::minstd_rand dice(1);
 
-// Runs a plan with `free` for every size that is free.
-intact_status run(intact_plan* plan, intact_session* session, int64_t free, intact_error* error) {
-  std::vector<intact_shape> shapes(intact_input_count(plan));
-  std::vector<std::vector<unsigned char>> arrays;
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    intact_port port{};
-    port.size = sizeof port;
-    if (intact_input(plan, i, &port, error) != INTACT_OK) return error->status;
-    shapes[i].rank = port.rank;
-    for (int axis = 0; axis < port.rank; ++axis)
-      shapes[i].sizes[axis] = port.shape[axis] < 0 ? free : port.shape[axis];
-    const size_t bytes = bytes_of(shapes[i], port.type);
-    if (bytes > kMostBytes) return INTACT_OK;
-    arrays.emplace_back(bytes, static_cast<unsigned char>(7 * i + 1));
-  }
-  if (const auto status = intact_prepare(session, shapes.data(), error); status != INTACT_OK) return status;
-  const size_t inputs = arrays.size();
-  for (size_t i = 0; i < intact_output_count(plan); ++i) {
-    intact_shape shape{};
-    intact_port port{};
-    port.size = sizeof port;
-    if (intact_output(plan, i, &port, error) != INTACT_OK) return error->status;
-    if (const auto status = intact_output_shape(session, i, &shape, error); status != INTACT_OK)
-      return status;
-    const size_t bytes = bytes_of(shape, port.type);
-    if (bytes > kMostBytes || intact_workspace_bytes(session) > kMostBytes) return INTACT_OK;
-    arrays.emplace_back(bytes);
-  }
-  std::vector<void*> places;
-  for (auto& array : arrays) places.push_back(array.empty() ? static_cast<void*>(&places) : array.data());
-  std::vector<double> seconds(intact_step_count(session));
-  return intact_profile(session, places.data(), places.data() + inputs, seconds.data(), seconds.size(), error);
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  size_t counts[INTACT_INTERNAL + 1] = {};
-  for (int i = 1; i < argc; ++i) {
-    FILE* const file = std::fopen(argv[i], "rb");
-    if (file == nullptr) return 2;
-    std::vector<unsigned char> bytes;
+std::vector<Plan> read_files(char** paths, int count) {
+  std::vector<Plan> found;
+  for (int i = 0; i < count; ++i) {
+    FILE* const file = std::fopen(paths[i], "rb");
+    if (file == nullptr) std::exit(2);
+    Plan& bytes = found.emplace_back();
     unsigned char piece[4096];
     for (size_t n = 0; (n = std::fread(piece, 1, sizeof piece, file)) > 0;)
       bytes.insert(bytes.end(), piece, piece + n);
     std::fclose(file);
-    intact_error error{};
-    error.size = sizeof error;
-    intact_options options{};
-    options.size = sizeof options;
-    options.threads = 1;
-    intact_plan* plan = nullptr;
-    intact_session* session = nullptr;
-    intact_status status = intact_open_memory(bytes.data(), bytes.size(), &options, &plan, &error);
-    if (status == INTACT_OK) status = intact_session_new(plan, &session, &error);
-    for (int64_t free = 1; status == INTACT_OK && free <= 3; ++free)
-      status = run(plan, session, free, &error);
-    if (plan != nullptr && intact_selftest(plan, &error) == INTACT_INTERNAL) status = INTACT_INTERNAL;
-    intact_session_free(session);
-    intact_close(plan);
-    ++counts[status];
-    if (status == INTACT_INTERNAL) std::printf("%s: %s\n", argv[i], error.text);
   }
-  for (size_t i = 0; i <= INTACT_INTERNAL; ++i) std::printf("status %zu: %zu\n", i, counts[i]);
+  return found;
+}
+
+void mutate(const std::vector<Plan>& plans, unsigned count) {
+  std::vector<unsigned char> bytes(1 << 17);
+  for (unsigned number = 0; number < count; ++number) {
+    const Plan &plan = plans[dice() % plans.size()], &other = plans[dice() % plans.size()];
+    size_t size = plan.size();
+    if (size > bytes.size()) continue;
+    if (number % 4 == 0) {
+      size = LLVMFuzzerCustomCrossOver(plan.data(), size, other.data(), other.size(), bytes.data(),
+                                       bytes.size(), static_cast<unsigned>(dice()));
+    } else {
+      std::copy(plan.begin(), plan.end(), bytes.begin());
+      for (unsigned left = 1 + number % 3; left > 0; --left) {
+        size = LLVMFuzzerCustomMutator(bytes.data(), size, bytes.size(), static_cast<unsigned>(dice()));
+      }
+    }
+    LLVMFuzzerTestOneInput(bytes.data(), size);
+  }
+}
+
+}  // namespace
+
+// libFuzzer's mutation of bytes, which is not there without it.
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t) {
+  if (size > 0) data[dice() % size] = static_cast<uint8_t>(dice());
+  return size;
+}
+
+int main(int argc, char** argv) {
+  if (argc > 3 && std::strcmp(argv[1], "--mutate") == 0) {
+    mutate(read_files(argv + 3, argc - 3), static_cast<unsigned>(std::atoi(argv[2])));
+    return 0;
+  }
+  size_t counts[INTACT_DIFFERENT + 1] = {};
+  const std::vector<Plan> plans = read_files(argv + 1, argc - 1);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const HostileResult result = run_hostile(plans[i].data(), plans[i].size());
+    ++counts[result.status];
+    if (result.status == INTACT_INTERNAL) std::printf("%s: %s\n", argv[i + 1], result.text.c_str());
+  }
+  for (size_t i = 0; i <= INTACT_DIFFERENT; ++i) std::printf("status %zu: %zu\n", i, counts[i]);
   return counts[INTACT_INTERNAL] == 0 ? 0 : 1;
 }

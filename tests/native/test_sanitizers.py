@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.capi.guided_plans import sound_plans
 from tests.loaders import seeds
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,21 @@ def write_mutated_plans(folder: Path) -> list[str]:
     paths = [folder / f"{number}.plan" for number in range(1000)]
     for number, path in enumerate(paths):
         path.write_bytes(seeds.make("plan", number))
+    return [str(path) for path in (*paths, *sorted((seeds.CORPUS / "plan").iterdir()))]
+
+
+def write_sound_plans(folder: Path) -> list[str]:
+    """Write the plans that mutations in C++ begin with."""
+    paths = []
+    for number, plan in enumerate(sound_plans(graphs=40)):
+        paths.append(folder / f"{number}.sound")
+        paths[-1].write_bytes(plan)
     return [str(path) for path in paths]
+
+
+def hostile_arguments(folder: Path) -> list[list[str]]:
+    """Return the arguments of two runs of the program that opens plans."""
+    return [write_mutated_plans(folder), ["--mutate", "3000", *write_sound_plans(folder)]]
 
 
 @pytest.mark.parametrize(
@@ -51,9 +66,11 @@ def test_sanitized(sanitizer: str, programs: tuple[str, ...], tmp_path: Path) ->
         built = subprocess.run([str(CMAKE), *step], capture_output=True, text=True)
         assert built.returncode == 0, built.stdout + built.stderr
     for program, target in zip(programs, targets, strict=True):
-        plans = write_mutated_plans(tmp_path) if program == "hostile" else []
-        ran = subprocess.run([str(tmp_path / target), *plans], capture_output=True, text=True, timeout=600)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+        for words in hostile_arguments(tmp_path) if program == "hostile" else [[]]:
+            ran = subprocess.run(
+                [str(tmp_path / target), *words], capture_output=True, text=True, timeout=900
+            )
+            assert ran.returncode == 0, ran.stdout + ran.stderr
     if sanitizer == "address" and "checked" in programs:
         read = subprocess.run([str(tmp_path / "native_checked"), "outside"], capture_output=True, text=True)
         assert read.returncode != 0 and "use-after-poison" in read.stderr, read.stderr

@@ -1,0 +1,73 @@
+#include "run_hostile.h"
+
+#include <vector>
+
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 26;  // of one array: more is not tried
+
+size_t bytes_of(const intact_shape& shape, intact_type type) {
+  constexpr size_t kBytes[] = {1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8};
+  size_t bytes = kBytes[type];
+  for (int i = 0; i < shape.rank; ++i) {
+    if (shape.sizes[i] == 0) return 0;
+    if (bytes > kMostBytes / static_cast<size_t>(shape.sizes[i])) return kMostBytes + 1;
+    bytes *= static_cast<size_t>(shape.sizes[i]);
+  }
+  return bytes;
+}
+
+// Runs a plan with `free` for every size that is free.
+intact_status run(intact_plan* plan, intact_session* session, int64_t free, intact_error* error) {
+  std::vector<intact_shape> shapes(intact_input_count(plan));
+  std::vector<std::vector<unsigned char>> arrays;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    intact_port port{};
+    port.size = sizeof port;
+    if (intact_input(plan, i, &port, error) != INTACT_OK) return error->status;
+    shapes[i].rank = port.rank;
+    for (int axis = 0; axis < port.rank; ++axis)
+      shapes[i].sizes[axis] = port.shape[axis] < 0 ? free : port.shape[axis];
+    const size_t bytes = bytes_of(shapes[i], port.type);
+    if (bytes > kMostBytes) return INTACT_OK;
+    arrays.emplace_back(bytes,
+                        static_cast<unsigned char>(free == 2 ? 0 : 7 * i + 1));  // 0: an index that is there
+  }
+  if (const auto status = intact_prepare(session, shapes.data(), error); status != INTACT_OK) return status;
+  const size_t inputs = arrays.size();
+  for (size_t i = 0; i < intact_output_count(plan); ++i) {
+    intact_shape shape{};
+    intact_port port{};
+    port.size = sizeof port;
+    if (intact_output(plan, i, &port, error) != INTACT_OK) return error->status;
+    if (const auto status = intact_output_shape(session, i, &shape, error); status != INTACT_OK)
+      return status;
+    const size_t bytes = bytes_of(shape, port.type);
+    if (bytes > kMostBytes || intact_workspace_bytes(session) > kMostBytes) return INTACT_OK;
+    arrays.emplace_back(bytes);
+  }
+  std::vector<void*> places;
+  for (auto& array : arrays) places.push_back(array.empty() ? static_cast<void*>(&places) : array.data());
+  std::vector<double> seconds(intact_step_count(session));
+  return intact_profile(session, places.data(), places.data() + inputs, seconds.data(), seconds.size(),
+                        error);
+}
+
+}  // namespace
+
+HostileResult run_hostile(const unsigned char* data, size_t bytes) {
+  intact_error error{};
+  error.size = sizeof error;
+  intact_options options{};
+  options.size = sizeof options;
+  options.threads = 1;
+  intact_plan* plan = nullptr;
+  intact_session* session = nullptr;
+  intact_status status = intact_open_memory(data, bytes, &options, &plan, &error);
+  if (status == INTACT_OK) status = intact_session_new(plan, &session, &error);
+  for (int64_t free = 1; status == INTACT_OK && free <= 3; ++free) status = run(plan, session, free, &error);
+  if (plan != nullptr && intact_selftest(plan, &error) == INTACT_INTERNAL) status = INTACT_INTERNAL;
+  intact_session_free(session);
+  intact_close(plan);
+  return {status, error.text};
+}
