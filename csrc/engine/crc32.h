@@ -8,4 +8,7 @@ namespace intact::engine {
 
 uint32_t crc32(const uint8_t* data, size_t bytes);
 
+// The same without instructions that not every machine has. `crc`: of the bytes before these.
+uint32_t crc32_by_tables(const uint8_t* data, size_t bytes, uint32_t crc = 0);
+
 }  // namespace intact::engine
