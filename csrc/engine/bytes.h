@@ -11,6 +11,7 @@ namespace intact::engine {
 struct Bytes {
   std::span<const uint8_t> bytes;
   std::shared_ptr<const void> owner;  // none: the caller, or somebody else, keeps them
+  bool is_mapped = false;             // pages of a file, which release_pages may let go
 
   template <class T>
   std::span<const T> as() const {

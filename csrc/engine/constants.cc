@@ -42,6 +42,11 @@ bool Arrays::is_packed(const ConstantRecord& record, const std::string& form) {
   return packed_.count({record.name, form}) != 0;
 }
 
+bool Arrays::was_read(const ConstantRecord& record) {
+  const std::lock_guard lock(mutex_);
+  return sound_.count(record.name) != 0;
+}
+
 bool Arrays::add_packed(std::string constant, std::string form, std::span<const uint8_t> bytes,
                         uint32_t crc32) {
   return packed_

@@ -50,6 +50,7 @@ class Arrays {
   }
   uint32_t checksum(const ConstantRecord& record) const;
   bool is_packed(const ConstantRecord& record, const std::string& form);
+  bool was_read(const ConstantRecord& record);
   // Of a file. Names that are there already are refused.
   bool add_packed(std::string constant, std::string form, std::span<const uint8_t> bytes, uint32_t crc32);
 

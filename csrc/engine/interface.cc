@@ -304,6 +304,7 @@ intact_status intact_prepare(intact_session* session, const intact_shape* shapes
     }
     kept.front().bound->prepare_run(session->workspace);
     session->bound = kept.front().bound.get();
+    session->open.plan.release_unread();
   });
 }
 

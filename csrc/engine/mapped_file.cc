@@ -32,6 +32,8 @@ Bytes map_file(const std::string& path) {
   if (std::ferror(file.get()) != 0) refuse(path, "it cannot be read");
   return aligned_copy(read.data(), read.size());
 }
+
+void release_pages(std::span<const uint8_t>) {}  // nothing is mapped
 #else
 Bytes map_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -45,7 +47,15 @@ Bytes map_file(const std::string& path) {
   if (bytes == 0) return {};
   if (at == MAP_FAILED) refuse(path, "it cannot be mapped");
   return {{static_cast<const uint8_t*>(at), bytes},
-          std::shared_ptr<const void>(at, [bytes](const void* p) { ::munmap(const_cast<void*>(p), bytes); })};
+          std::shared_ptr<const void>(at, [bytes](const void* p) { ::munmap(const_cast<void*>(p), bytes); }),
+          true};
+}
+
+void release_pages(std::span<const uint8_t> part) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(part.data());
+  const uintptr_t first = (begin + page - 1) / page * page, end = (begin + part.size()) / page * page;
+  if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
 }
 #endif
 

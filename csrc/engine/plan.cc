@@ -336,6 +336,13 @@ void check_tensors(const Plan& plan, bool is_hosted) {
 
 }  // namespace
 
+void Plan::release_unread() {
+  if (!container_.file.is_mapped || is_released_.exchange(true)) return;
+  for (const ConstantRecord& constant : constants) {
+    if (!arrays.was_read(constant)) release_pages(constant.stored ? constant.stored->codes : constant.bytes);
+  }
+}
+
 PlanStep::PlanStep(Fields& fields, Traits traits_) : name(fields.text("name")), traits(traits_) {
   fields.texts("nodes");  // nobody needs them, but fields that are left over are refused
 }
