@@ -13,7 +13,8 @@ namespace intact::engine {
 // The bytes of both functions begin at a multiple of 64. Throws Failure (INTACT_NO_FILE).
 Bytes map_file(const std::string& path);
 
-// Lets go of the memory of a part of a mapped file, but for pages that it shares with others. Who reads it gets it back.
+// Lets go of the memory of a part of a mapped file, but for pages that it shares with others. Who reads it
+// gets it back.
 void release_pages(std::span<const uint8_t> part);
 
 // The caller's bytes: as they lie, or copied to where kernels can read them.

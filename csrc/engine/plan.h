@@ -40,9 +40,9 @@ class Plan {
     return is_tensor(value) && tensor(value).codes ? &*tensor(value).codes : nullptr;
   }
   Bytes array(int value) { return arrays.constant(constant(value)); }
-  // Lets go of the pages of constants that nobody has read. The system maps pages around each one that is read, and
-  // layers that run on packed weights read a few numbers between weights that they do not need: 3 MB of ResNet-50's
-  // 32. Works once.
+  // Lets go of the pages of constants that nobody has read. The system maps pages around each one that is
+  // read, and layers that run on packed weights read a few numbers between weights that they do not need:
+  // 3 MB of ResNet-50's 32. Works once.
   void release_unread();
 
   // Values are numbered: tensors, then constants.

@@ -40,7 +40,7 @@ struct Codes {
   bool same_numbers(const Codes& other) const {
     return scale == other.scale && zero_point == other.zero_point && offset() == other.offset();
   }
-  // The bytes of the grid, within bounds in codes besides. Ends that cross, or lie beyond bytes, steps refuse.
+  // The bytes of the grid, within bounds in codes besides. Steps refuse ends that cross or lie beyond bytes.
   ByteGrid grid(std::optional<double> from = {}, std::optional<double> to = {}) const {
     const double lowest = from ? std::max<double>(low, std::trunc(*from)) : low;
     const double highest = to ? std::min<double>(high, std::trunc(*to)) : high;
