@@ -43,8 +43,8 @@ constexpr Tables kTables = make_tables();
 #if defined(INTACT_CRC32_CARRYLESS)
 // Sixteen bytes in a register are a polynomial, and a product of it with a constant moves it behind the bytes
 // that follow: four registers at a time, then one, then 32 bits. 25 MB take 2 ms instead of 22 by tables.
-// Source: Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009;
-// the constants are those of the reflected polynomial.
+// Source: Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel,
+// 2009; the constants are those of the reflected polynomial.
 __attribute__((target("pclmul,sse4.1"))) inline __m128i fold(__m128i x, __m128i by, __m128i more) {
   const __m128i low = _mm_clmulepi64_si128(x, by, 0x00), high = _mm_clmulepi64_si128(x, by, 0x11);
   return _mm_xor_si128(_mm_xor_si128(low, high), more);
