@@ -62,11 +62,13 @@ def quantize(model: Any, data: Any = None, **options: Any) -> Any:
             `torch.nn.Module`.
         data: Calibration data: see `intact.ptq.open_data` for ONNX, `intact.torch.quantize` for modules; a
             module may go without, with an ``example``: it then gets quantizers, and ranges by `calibrate`.
-        **options: Passed on: see `intact.ptq.quantize` and `intact.torch.quantize`.
+        **options: Passed on: see `intact.ptq.quantize` and `intact.torch.quantize`. With ``block=32``,
+            ``activations="dynamic-int8"`` or a method of weights ("rtn", "gptq", "awq") weights alone get
+            codes, in blocks: see `intact.ptq.blocks.quantize_weights`; that needs no data.
 
     Returns:
-        For ONNX an `intact.ptq.QuantizedModel` with `save`, `explain` and `proto`; for a module what
-        `intact.torch.quantize` returns.
+        For ONNX an `intact.ptq.QuantizedModel` with `save`, `explain` and `proto`, or an
+        `intact.ptq.blocks.BlockQuantizedModel`; for a module what `intact.torch.quantize` returns.
 
     Raises:
         QuantValueError: There are no data for an ONNX model, or neither data nor example for a module.
@@ -75,6 +77,10 @@ def quantize(model: Any, data: Any = None, **options: Any) -> Any:
         from intact.torch import quantize as quantize_module
 
         return quantize_module(model, data, **options)
+    from intact.ptq.blocks import quantize_weights, wants_blocks
+
+    if wants_blocks(options):
+        return quantize_weights(model, data, **options)
     if data is None:
         raise QuantValueError(
             "quantize: data", "none", "inputs like those of its later work",

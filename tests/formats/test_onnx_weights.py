@@ -16,7 +16,7 @@ from tests.onnx_models import onnx_model
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.formats import compare_weights, convert, open_weights
-from intact.formats.onnx_weights import dequantize_inputs, nbits_inputs
+from intact.formats.onnx_inputs import dequantize_inputs, nbits_inputs
 from intact.numerics import BlockWeights, dequantize_blocks
 
 

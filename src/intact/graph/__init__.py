@@ -9,7 +9,7 @@ import intact.graph._onnx_ir  # noqa: F401
 from onnx_ir import Graph, Model, Node, Value
 
 from intact.graph import pipelines
-from intact.graph.core.build import Inserter, Namer, new_constant, replace
+from intact.graph.core.build import Inserter, Namer, new_constant, replace, take_place
 from intact.graph.core.common_subexpressions import merge_common_subexpressions
 from intact.graph.core.constants import Constants, evaluate_call
 from intact.graph.core.edit import (
@@ -165,6 +165,7 @@ __all__ = [
     "output_types",
     "parts_of",
     "take_floats_for_doubles",
+    "take_place",
     "pipelines",
     "prune",
     "quantization_of",

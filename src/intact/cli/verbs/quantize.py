@@ -11,7 +11,8 @@ from warnings import catch_warnings, simplefilter
 import typer
 
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
-from intact.cli import shared_options
+from intact.cli import block_weights, shared_options
+from intact.cli.file_sizes import size_with_data
 from intact.cli.printing import say, show_json, show_table
 from intact.errors import FileFormatError, QuantValueError
 from intact.limits import YAML_BYTES
@@ -42,11 +43,34 @@ CalibFile = Annotated[
         **shared_options.READ,
     ),
 ]
-Method = Annotated[str, typer.Option(help=f"How ranges are chosen: auto, {', '.join(METHODS)}.")]
-Activations = Annotated[
-    str | None, typer.Option(help="Format: int8, uint8, int16, float, ...; left out: what the profile likes.")
+Method = Annotated[
+    str,
+    typer.Option(
+        help=f"How ranges are chosen: auto, {', '.join(METHODS)}. With --block, how codes "
+        "are: auto, rtn, gptq, awq."
+    ),
 ]
-Weights = Annotated[str, typer.Option(help="Format: int8, int4, fp8, float, ...")]
+Activations = Annotated[
+    str | None,
+    typer.Option(
+        help="Format: int8, uint8, int16, float, ...; left out: what the profile likes. With --block: float, "
+        "or dynamic-int8, with ranges that the values give."
+    ),
+]
+Weights = Annotated[
+    str, typer.Option(help="Format: int8, int4, fp8, float, ...; with --block int2 to uint8.")
+]
+Block = Annotated[
+    int | None,
+    typer.Option(
+        help="Quantize weights alone, with a scale for so many elements along the sum; needs no data.",
+        **shared_options.COUNT,
+    ),
+]
+Operator = Annotated[
+    str | None,
+    typer.Option(help="With --block, what holds the codes: DequantizeLinear or MatMulNBits."),
+]
 Asymmetric = Annotated[bool, typer.Option("--asymmetric", help="Activations with a zero point.")]
 PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One scale per weight, not per channel.")]
 Overrides = Annotated[
@@ -86,6 +110,8 @@ def run(
     profile: shared_options.ProfileName = "intact",
     activations: Activations = None,
     weights: Weights = "int8",
+    block: Block = None,
+    operator: Operator = None,
     asymmetric: Asymmetric = False,
     per_tensor: PerTensor = False,
     include: shared_options.Include = None,
@@ -121,13 +147,17 @@ def run(
     - `intact quantize model.onnx --data photos --preset inception --size 299 -o out.onnx`
     - `intact quantize model.onnx --calib model.calib --method entropy -o out.onnx`
     - `intact quantize float.onnx --calib trained.calib --data photos -o out.onnx`
+    - `intact quantize model.onnx --weights int4 --block 32 --data texts.npz -o out.onnx`
     """
+    if block_weights.is_wanted(options := dict(locals())):
+        block_weights.run(options)
+        return
     from intact.ptq import quantize
 
     _require_one(data, calib)
-    ranges = calib if data is not None else None
-    if calib is not None and ranges is None:
-        source: Any = Calibration.load(calib)
+    source: Any
+    if data is None and calib is not None:
+        source = Calibration.load(calib)
     else:
         source = shared_options.data_of(data, size, mean, std, fit, layout, colour, preset)
     settings, widths = read_overrides(overrides), read_bits16(bits16)
@@ -141,7 +171,7 @@ def run(
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
             equalization=equalization.for_ptq, rounding="auto" if rounding is None else rounding,
             bits16=widths, float_budget=float_budget, progress=progress, pool=shared_options.pool_of(ray),
-            ranges=ranges, **tuning,
+            ranges=calib if data is not None else None, **tuning,
         )  # fmt: skip
     result.save(out)
     _show(result, model, out, as_json, advised=widths == "never")
@@ -199,7 +229,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
     bits16 = across(result, lambda part: part.bits16)
     in_float = across(result, lambda part: part.in_float)
     advice = _advice(result) if advised else ""
-    before, after = _size(model), _size(out)
+    before, after = size_with_data(model), size_with_data(out)
     if as_json:
         sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)
         expected = across(result, lambda part: part.top1_expected)
@@ -250,13 +280,3 @@ def _advice(result: QuantizedModel) -> str:
         f"an output has {least:.1f} dB with 8 bits, or a part of one: --bits16 auto gives 16 to the tensors "
         "that need them, at some cost of speed"
     )
-
-
-def _size(model: Path) -> int | None:
-    """Return the bytes of a file and of its weights beside it; None of a pipe or a device."""
-    from intact.graph import data_files
-
-    if not model.is_file():
-        return None
-
-    return sum(file.stat().st_size for file in (model, *data_files(model)))

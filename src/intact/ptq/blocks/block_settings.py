@@ -1,0 +1,117 @@
+"""The arguments of a quantization of weights in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from intact.errors import QuantValueError
+from intact.patterns import no_option
+from intact.ptq.blocks.block_format import BlockFormat
+
+METHODS = ("auto", "rtn", "gptq", "awq")
+"""Methods of choosing codes: the nearest; errors that cancel; the nearest with scaled channels."""
+
+ACTIVATIONS = ("float", "dynamic-int8")
+"""Of the products: floats, or int8 in blocks of the weights' size, with ranges that the values give."""
+
+OPERATORS = ("DequantizeLinear", "MatMulNBits")
+"""Operators that hold the codes in the file."""
+
+
+@dataclass(frozen=True)
+class BlockSettings:
+    """Holds the arguments of `quantize_weights`.
+
+    Attributes:
+        weights: Format of the codes, as `BlockFormat` takes it.
+        block: Elements along K that share a scale.
+        activations: One of `ACTIVATIONS`.
+        method: One of `METHODS`.
+        operator: One of `OPERATORS`; None: what says the activations: DequantizeLinear for floats,
+            MatMulNBits for int8.
+        include, exclude: Patterns over names of nodes and operator types.
+        num_batches, batch_size, progress: As for `intact.ptq.quantize`.
+
+    Raises:
+        QuantValueError: A value is none of these.
+    """
+
+    weights: str = "int4"
+    block: int = 32
+    activations: str = "float"
+    method: str = "auto"
+    operator: str | None = None
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    num_batches: int | None = None
+    batch_size: int | None = None
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        grid = self.grid
+        _one_of("activations", self.activations, ACTIVATIONS)
+        _one_of("method", self.method, METHODS)
+        if self.operator is not None:
+            _one_of("operator", self.operator, OPERATORS)
+        if self.file_operator == "MatMulNBits":
+            size = grid.block_size
+            if grid.bits not in (2, 4, 8) or size < 16 or size & (size - 1):
+                raise QuantValueError(
+                    "weights", f"{grid.name} in blocks of {size} for MatMulNBits",
+                    "2, 4 or 8 bits in blocks of 16, 32, 64, ...",
+                    "choose another format, or operator='DequantizeLinear' for float activations",
+                )  # fmt: skip
+        elif self.activations != "float":
+            raise QuantValueError(
+                "operator", f"{self.operator} with activations {self.activations}", "MatMulNBits",
+                "leave it out: a DequantizeLinear says floats",
+            )  # fmt: skip
+
+    @property
+    def grid(self) -> BlockFormat:
+        """The grid of the weights."""
+        return BlockFormat(self.weights, self.block)
+
+    @property
+    def file_operator(self) -> str:
+        """The operator that is written."""
+        if self.operator is not None:
+            return self.operator
+        return "DequantizeLinear" if self.activations == "float" else "MatMulNBits"
+
+    @property
+    def accuracy_level(self) -> int:
+        """The attribute of a MatMulNBits that says the activations."""
+        return 4 if self.activations == "dynamic-int8" else 0
+
+
+def wants_blocks(options: Mapping[str, Any]) -> bool:
+    """Return whether the options of a quantization ask for weights in blocks alone.
+
+    These are a block, an operator, activations that get their ranges while they run, or a method of weights.
+    """
+    return (
+        options.get("block") is not None
+        or options.get("operator") is not None
+        or options.get("activations") == "dynamic-int8"
+        or options.get("method") in METHODS[1:]
+    )
+
+
+def settings_of(options: Mapping[str, Any]) -> BlockSettings:
+    """Return the settings of options by name; those that are None are left out.
+
+    Raises:
+        QuantValueError: There is no such option, or a value is wrong.
+    """
+    names = [option.name for option in fields(BlockSettings)]
+    if unknown := [name for name in options if name not in names]:
+        raise no_option(unknown[0], names)
+    return BlockSettings(**{name: value for name, value in options.items() if value is not None})
+
+
+def _one_of(name: str, value: object, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise QuantValueError(name, f"{value!r:.60}", f"one of {', '.join(allowed)}", "choose one of these")

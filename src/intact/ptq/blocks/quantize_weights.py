@@ -1,0 +1,194 @@
+"""Quantizes the weights of an ONNX model in blocks, layer by layer."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from intact import graph
+from intact.errors import CalibrationError, QuantValueError
+from intact.graph import Model, pipelines
+from intact.numerics import BlockWeights
+from intact.progress import Progress
+from intact.ptq.blocks.block_settings import BlockSettings, settings_of
+from intact.ptq.blocks.layer_stream import LayerStream, join_rows
+from intact.ptq.blocks.linear_layers import LayerGroup, find_linear_layers, group_by_input
+from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
+from intact.ptq.blocks.write_layers import (
+    QDQ_OPSET,
+    insert_channel_scales,
+    write_dequantize,
+    write_nbits,
+)
+from intact.ptq.data.batches import open_data
+from intact.ptq.data.model_inputs import inputs_of
+
+
+@dataclass(frozen=True)
+class LayerCodes:
+    """Says what became of one layer.
+
+    Attributes:
+        name: Of the node.
+        shape: Outputs N and inputs K.
+        error: Squared error of its outputs relative to their squares, on the calibration data; without data
+            that of its weights.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    error: float
+
+
+@dataclass(repr=False)
+class BlockQuantizedModel:
+    """Holds a model whose weights are codes in blocks; `print` shows a summary.
+
+    Attributes:
+        model: The graph.
+        settings: What was asked for.
+        layers: Those with codes, in the order of the graph.
+        in_float: Why each other MatMul and Gemm stays as it is, by name.
+    """
+
+    model: Model
+    settings: BlockSettings
+    layers: list[LayerCodes] = field(default_factory=list)
+    in_float: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        rows = self.summary()
+        width = max(len(label) for label, _ in rows)
+        return "\n".join(f"{label:<{width}}  {figure}" for label, figure in rows)
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Return (label, figure) rows."""
+        settings, weights = self.settings, sum(n * k for n, k in (layer.shape for layer in self.layers))
+        worst = max(self.layers, key=lambda layer: layer.error)
+        return [
+            ("layers with block weights", f"{len(self.layers):,}"),
+            ("layers in float", f"{len(self.in_float):,}"),
+            ("weights in codes", f"{weights:,}"),
+            ("format", f"{settings.weights} in blocks of {settings.block}"),
+            ("activations", settings.activations),
+            ("written as", settings.file_operator),
+            ("worst layer", f"{worst.name}: error {worst.error:.1e} of its output"),
+        ]
+
+    @property
+    def proto(self) -> Any:
+        """The model as an `onnx.ModelProto`."""
+        return graph.to_proto(self.model)
+
+    def save(self, path: str | os.PathLike[str], *, external: bool | None = None) -> None:
+        """Write the file: whole or not at all, the same bytes for the same work; see `intact.graph.save`."""
+        graph.save(self.model, path, external=external)
+
+
+def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> BlockQuantizedModel:
+    """Quantize the constant matrices of MatMul and Gemm in blocks; activations stay floats, or get ranges of
+    their own while the model runs.
+
+    With data the model runs piece by piece: each layer's weights are chosen for the inputs that it gets
+    behind the layers that have codes already. Weights in external data are read one layer at a time.
+
+    Args:
+        source: A path, the bytes of a file, an `onnx.ModelProto` or an onnx-ir model; never changed.
+        data: Calibration data, see `intact.ptq.open_data`. None: codes are the nearest ones.
+        options: See `BlockSettings`.
+    Returns:
+        The quantized model, with the error of each layer.
+    Raises:
+        FileFormatError: The model or data file is damaged; names it.
+        QuantValueError: An option is wrong, no layer has weights that can be quantized, or there are no data
+            for a method that needs some.
+        CalibrationError: NaN or infinities in a layer's input; names it.
+        UnsupportedError: ONNX Runtime cannot run the model.
+    """
+    settings = settings_of(options)
+    if data is None and settings.method in ("gptq", "awq"):
+        raise QuantValueError(
+            "data", f"none for method '{settings.method}'", "inputs like those of its later work",
+            "give some, or take method='rtn'",
+        )  # fmt: skip
+    model = graph.load(source)
+    graph.run_stages(model, (pipelines.INLINE, pipelines.LIFT_CONSTANTS, pipelines.PRUNE))
+    if settings.file_operator == "DequantizeLinear":
+        graph.upgrade_opset(model, QDQ_OPSET)
+    layers, reasons = find_linear_layers(model, settings.include, settings.exclude)
+    if not layers:
+        raise QuantValueError(
+            "model", "no MatMul or Gemm with a constant matrix of floats", "at least one",
+            f"these stay: {'; '.join(f'{name}: {why}' for name, why in list(reasons.items())[:3])}"
+            if reasons else "quantize models with linear layers",
+        )  # fmt: skip
+    result = BlockQuantizedModel(model, settings, in_float=reasons)
+    groups = group_by_input(layers)
+    streams = _open_streams(model, data, settings)
+    with Progress("quantize weights", len(groups), settings.progress) as progress:
+        for group in progress.over(groups):
+            _quantize_group(result, group, streams)
+    return result
+
+
+def _open_streams(model: Model, data: Any, settings: BlockSettings) -> tuple[LayerStream, ...]:
+    """Return the stream of the model that gets codes, and that of the float model; nothing without data."""
+    if data is None or settings.method == "rtn":
+        return ()
+    source = open_data(
+        data, inputs_of(model), batch_size=settings.batch_size, num_batches=settings.num_batches
+    )
+    batches = list(source.batches)
+    return LayerStream(model, batches), LayerStream(model.clone(), batches)
+
+
+def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tuple[LayerStream, ...]) -> None:
+    settings, model = result.settings, result.model
+    weight = np.concatenate([layer.rows() for layer in group.layers])
+    moments = None
+    if streams:
+        for stream in streams:
+            stream.advance(group.layers[0].name)
+        moments = _moments(group, weight.shape[1], *streams)
+    rounded = round_group(weight, moments, settings.grid, RECIPES[settings.method])
+    if rounded.channel_scales is not None:
+        insert_channel_scales(model, group, rounded.channel_scales)
+    begin = 0
+    for layer in group.layers:
+        outputs, size = layer.shape
+        rows = slice(begin, begin + outputs)
+        weights, (error, square) = take_rows(rounded.weights, rows), rounded.errors[rows].sum(0)
+        if settings.file_operator == "DequantizeLinear":
+            write_dequantize(model, layer, weights)
+        else:
+            write_nbits(model, layer, weights, settings.accuracy_level)
+        result.layers.append(LayerCodes(layer.name, (outputs, size), float(error / max(square, 1e-300))))
+        begin += outputs
+
+
+def take_rows(weights: BlockWeights, rows: slice) -> BlockWeights:
+    """Return some of the outputs of weights [N, K] with one level of scales."""
+    points = weights.zero_points
+    return replace(
+        weights, codes=weights.codes[rows], scales=weights.scales[rows],
+        zero_points=None if points is None else points[rows],
+    )  # fmt: skip
+
+
+def _moments(group: LayerGroup, size: int, quantized: LayerStream, plain: LayerStream) -> InputMoments:
+    """Measure the inputs of a group, those of the float model beside those behind codes."""
+    moments = InputMoments.zeros(size)
+    pairs = zip(quantized.tensors(group.source), plain.tensors(group.source), strict=True)
+    for x, reference in join_rows(pairs):
+        moments.add(x, reference)
+    if not np.isfinite(moments.products).all():
+        raise CalibrationError(
+            f"tensor '{group.source}'",
+            "NaN or infinity",
+            "finite numbers",
+            "look for the layer that gives it",
+        )
+    return moments.mean()

@@ -1,0 +1,146 @@
+"""Chooses the codes of the weights that multiply one tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.numerics import BlockWeights, dequantize_blocks
+from intact.ptq.blocks.block_format import BlockFormat, Reals
+from intact.ptq.blocks.channel_scales import search_channel_scales
+from intact.ptq.blocks.fit_scales import round_to_nearest
+from intact.ptq.blocks.gptq import damp, round_with_hessian
+from intact.ptq.blocks.refine_codes import refine
+
+_HOLD = 0.05  # of the mean square of the inputs: weights stay near where little was seen
+
+
+@dataclass
+class InputMoments:
+    """Holds sums, or means, over the inputs of a layer.
+
+    Attributes:
+        products: x x^T over the inputs x behind layers with codes, float64 [K, K].
+        crossed: r x^T, with r the inputs of the float model, float64 [K, K].
+        magnitudes: abs(x), float64 [K].
+        rows: Number of inputs.
+    """
+
+    products: NDArray[np.float64]
+    crossed: NDArray[np.float64]
+    magnitudes: NDArray[np.float64]
+    rows: int
+
+    @classmethod
+    def zeros(cls, size: int) -> InputMoments:
+        """Return the sums over nothing."""
+        return cls(np.zeros((size, size)), np.zeros((size, size)), np.zeros(size), 0)
+
+    def add(self, x: Reals, reference: Reals) -> None:
+        """Add inputs, float32 [rows, K], and those of the float model, in place."""
+        self.products += x.T @ x
+        self.crossed += reference.T @ x
+        self.magnitudes += np.abs(x).sum(0)
+        self.rows += len(x)
+
+    def mean(self) -> InputMoments:
+        """Return the sums over the number of inputs."""
+        count = max(self.rows, 1)
+        return InputMoments(self.products / count, self.crossed / count, self.magnitudes / count, self.rows)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Says which steps a method has.
+
+    Attributes:
+        scales_channels: Whether input channels are scaled.
+        spreads_errors: Whether errors are made up for by other columns, and codes moved until that is best.
+        corrects: Whether weights first take back what the layers in front of them lost.
+    """
+
+    scales_channels: bool = False
+    spreads_errors: bool = False
+    corrects: bool = False
+
+
+RECIPES = {
+    "rtn": Recipe(),
+    "awq": Recipe(scales_channels=True),
+    "gptq": Recipe(spreads_errors=True),
+    "auto": Recipe(scales_channels=True, spreads_errors=True, corrects=True),
+}
+"""The steps of each method, by name."""
+
+
+@dataclass(frozen=True)
+class RoundedGroup:
+    """Holds the codes of the weights that multiply one tensor.
+
+    Attributes:
+        weights: Shape [N, K], the outputs of all layers one behind the other.
+        channel_scales: By what columns were multiplied, float32 [K]; None: by nothing.
+        errors: By output, the squared error and the square, float64 [N, 2].
+    """
+
+    weights: BlockWeights
+    channel_scales: Reals | None
+    errors: NDArray[np.float64]
+
+
+def round_group(
+    weight: Reals, moments: InputMoments | None, grid: BlockFormat, recipe: Recipe
+) -> RoundedGroup:
+    """Choose the codes of weights that multiply one tensor.
+
+    Args:
+        weight: float32 [N, K].
+        moments: The means over what they multiply; None: not known, each weight counts alike.
+        grid: Format and block size.
+        recipe: The steps; they need moments.
+    Returns:
+        The codes, of weights multiplied by the channel scales.
+    """
+    if moments is None:
+        weights = round_to_nearest(weight, grid)
+        return RoundedGroup(weights, None, _errors(dequantize_blocks(weights), weight, None))
+    hessian = damp(moments.products)
+    scales = None
+    if recipe.scales_channels:
+        scales, _ = search_channel_scales(weight, hessian, moments.magnitudes, grid)
+        scales = None if (scales == 1).all() else scales
+    target = _correct_weight(weight, moments) if recipe.corrects else weight
+    factors = np.ones(weight.shape[1], np.float32) if scales is None else scales
+    scaled, spread = target * factors, hessian / np.outer(factors, factors)
+    if recipe.spreads_errors:
+        weights = round_with_hessian(scaled, spread, grid)
+        weights = refine(weights, scaled, spread, grid)
+    else:
+        weights = round_to_nearest(scaled, grid, np.diagonal(spread))
+    return RoundedGroup(
+        weights, scales, _errors(dequantize_blocks(weights) / factors, weight, moments.products)
+    )
+
+
+def _correct_weight(weight: Reals, moments: InputMoments) -> Reals:
+    """Return W' with W' x nearest to W r, x the inputs and r those of the float model.
+
+    W' = W (E[r x^T] + d) (E[x x^T] + d)^-1, d a multiple of the identity that holds W' at W.
+    Source: the least-squares solution, as in GPTAQ (Li et al. 2025, section 4) and ERQ (Zhong et al. 2024).
+    """
+    size = weight.shape[1]
+    hold = np.eye(size) * (_HOLD * float(np.trace(moments.products)) / size or 1.0)
+    solution = np.linalg.solve(moments.products + hold, (moments.crossed + hold).T).T
+    return np.asarray(weight @ solution.astype(np.float32))
+
+
+def _errors(rounded: Reals, weight: Reals, products: NDArray | None) -> NDArray[np.float64]:
+    """Return the squared error and the square of each output, float64 [N, 2]."""
+
+    def squares(rows: Reals) -> NDArray[np.float64]:
+        image = rows if products is None else rows @ products.astype(np.float32)
+        return np.einsum("nk,nk->n", image, rows, dtype=np.float64)
+
+    return np.stack([squares(rounded - weight), squares(weight)], axis=1)
