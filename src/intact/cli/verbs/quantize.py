@@ -155,11 +155,8 @@ def run(
     from intact.ptq import quantize
 
     _require_one(data, calib)
-    source: Any
-    if data is None and calib is not None:
-        source = Calibration.load(calib)
-    else:
-        source = shared_options.data_of(data, size, mean, std, fit, layout, colour, preset)
+    images = (size, mean, std, fit, layout, colour, preset)
+    source = shared_options.data_of(data, *images) if data or not calib else Calibration.load(calib)
     settings, widths = read_overrides(overrides), read_bits16(bits16)
     tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():

@@ -80,17 +80,16 @@ class LayerStream:
             tensors.update(results)
 
 
-def join_rows(pairs: Iterable[tuple[NDArray, NDArray]]) -> Iterator[tuple[Rows, Rows]]:
-    """Yield pairs of tensors [..., K] as float32 rows [rows, K], many at a time."""
-    waiting: list[tuple[Rows, Rows]] = []
-    for pair in pairs:
-        first, second = (np.asarray(x.reshape(-1, x.shape[-1]), np.float32) for x in pair)
-        waiting.append((first, second))
-        if sum(len(rows) for rows, _ in waiting) >= _ROWS:
-            yield np.concatenate([a for a, _ in waiting]), np.concatenate([b for _, b in waiting])
+def join_rows(tensors: Iterable[tuple[NDArray, ...]]) -> Iterator[tuple[Rows, ...]]:
+    """Yield tuples of tensors [..., K] as float32 rows [rows, K] each, many at a time."""
+    waiting: list[tuple[Rows, ...]] = []
+    for group in tensors:
+        waiting.append(tuple(np.asarray(x.reshape(-1, x.shape[-1]), np.float32) for x in group))
+        if sum(len(rows) for rows, *_ in waiting) >= _ROWS:
+            yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
             waiting = []
     if waiting:
-        yield np.concatenate([a for a, _ in waiting]), np.concatenate([b for _, b in waiting])
+        yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
 
 
 def _inputs_of(node: Node) -> list[Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -135,14 +136,18 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
 
 
 def _open_streams(model: Model, data: Any, settings: BlockSettings) -> tuple[LayerStream, ...]:
-    """Return the stream of the model that gets codes, and that of the float model; nothing without data."""
+    """Return the stream of the model that gets codes, and that of the float model where it is needed.
+
+    Nothing where the method needs no data.
+    """
     if data is None or settings.method == "rtn":
         return ()
     source = open_data(
         data, inputs_of(model), batch_size=settings.batch_size, num_batches=settings.num_batches
     )
     batches = list(source.batches)
-    return LayerStream(model, batches), LayerStream(model.clone(), batches)
+    plain = (LayerStream(model.clone(), batches),) if RECIPES[settings.method].corrects else ()
+    return LayerStream(model, batches), *plain
 
 
 def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tuple[LayerStream, ...]) -> None:
@@ -152,7 +157,7 @@ def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tup
     if streams:
         for stream in streams:
             stream.advance(group.layers[0].name)
-        moments = _moments(group, weight.shape[1], *streams)
+        moments = _moments(group, weight.shape[1], streams)
     rounded = round_group(weight, moments, settings.grid, RECIPES[settings.method])
     if rounded.channel_scales is not None:
         insert_channel_scales(model, group, rounded.channel_scales)
@@ -178,12 +183,11 @@ def take_rows(weights: BlockWeights, rows: slice) -> BlockWeights:
     )  # fmt: skip
 
 
-def _moments(group: LayerGroup, size: int, quantized: LayerStream, plain: LayerStream) -> InputMoments:
-    """Measure the inputs of a group, those of the float model beside those behind codes."""
-    moments = InputMoments.zeros(size)
-    pairs = zip(quantized.tensors(group.source), plain.tensors(group.source), strict=True)
-    for x, reference in join_rows(pairs):
-        moments.add(x, reference)
+def _moments(group: LayerGroup, size: int, streams: Sequence[LayerStream]) -> InputMoments:
+    """Measure the inputs of a group; of two streams, those of the float model beside those behind codes."""
+    moments = InputMoments.zeros(size, crossed=len(streams) > 1)
+    for rows in join_rows(zip(*(stream.tensors(group.source) for stream in streams), strict=True)):
+        moments.add(*rows)
     if not np.isfinite(moments.products).all():
         raise CalibrationError(
             f"tensor '{group.source}'",

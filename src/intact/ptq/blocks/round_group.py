@@ -23,32 +23,35 @@ class InputMoments:
 
     Attributes:
         products: x x^T over the inputs x behind layers with codes, float64 [K, K].
-        crossed: r x^T, with r the inputs of the float model, float64 [K, K].
+        crossed: r x^T, with r the inputs of the float model, float64 [K, K]; None: not measured.
         magnitudes: abs(x), float64 [K].
         rows: Number of inputs.
     """
 
     products: NDArray[np.float64]
-    crossed: NDArray[np.float64]
+    crossed: NDArray[np.float64] | None
     magnitudes: NDArray[np.float64]
     rows: int
 
     @classmethod
-    def zeros(cls, size: int) -> InputMoments:
+    def zeros(cls, size: int, *, crossed: bool) -> InputMoments:
         """Return the sums over nothing."""
-        return cls(np.zeros((size, size)), np.zeros((size, size)), np.zeros(size), 0)
+        square = np.zeros((size, size))
+        return cls(square, square.copy() if crossed else None, np.zeros(size), 0)
 
-    def add(self, x: Reals, reference: Reals) -> None:
+    def add(self, x: Reals, reference: Reals | None = None) -> None:
         """Add inputs, float32 [rows, K], and those of the float model, in place."""
         self.products += x.T @ x
-        self.crossed += reference.T @ x
+        if self.crossed is not None and reference is not None:
+            self.crossed += reference.T @ x
         self.magnitudes += np.abs(x).sum(0)
         self.rows += len(x)
 
     def mean(self) -> InputMoments:
         """Return the sums over the number of inputs."""
         count = max(self.rows, 1)
-        return InputMoments(self.products / count, self.crossed / count, self.magnitudes / count, self.rows)
+        crossed = None if self.crossed is None else self.crossed / count
+        return InputMoments(self.products / count, crossed, self.magnitudes / count, self.rows)
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,8 @@ def _correct_weight(weight: Reals, moments: InputMoments) -> Reals:
     W' = W (E[r x^T] + d) (E[x x^T] + d)^-1, d a multiple of the identity that holds W' at W.
     Source: the least-squares solution, as in GPTAQ (Li et al. 2025, section 4) and ERQ (Zhong et al. 2024).
     """
+    if moments.crossed is None:
+        return weight
     size = weight.shape[1]
     hold = np.eye(size) * (_HOLD * float(np.trace(moments.products)) / size or 1.0)
     solution = np.linalg.solve(moments.products + hold, (moments.crossed + hold).T).T
