@@ -77,7 +77,7 @@ def quantize(model: Any, data: Any = None, **options: Any) -> Any:
         from intact.torch import quantize as quantize_module
 
         return quantize_module(model, data, **options)
-    from intact.ptq.blocks import quantize_weights, wants_blocks
+    from intact.ptq import quantize_weights, wants_blocks
 
     if wants_blocks(options):
         return quantize_weights(model, data, **options)
@@ -231,7 +231,7 @@ def compile(
         )  # fmt: skip
     from intact.engine import compile as build
 
-    engine = build(model.model if _is_result(model, "intact.ptq", "QuantizedModel") else model, **options)
+    engine = build(_onnx_model(model), **options)
     if engine.plan.is_unquantized or engine.plan.dynamic:
         name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model.onnx"
         reason = (
@@ -325,8 +325,7 @@ def run_reference(model: Source | QuantizedModel | Plan, inputs: Any) -> dict[st
         )  # fmt: skip
     from intact.engine import run_reference as run
 
-    source: Any = model
-    return run(source.model if _is_result(source, "intact.ptq", "QuantizedModel") else source, inputs)
+    return run(_onnx_model(model), inputs)
 
 
 def _no_module(what: str) -> QuantValueError:
@@ -334,6 +333,12 @@ def _no_module(what: str) -> QuantValueError:
         f"{what}: model", "a torch.nn.Module", "an ONNX model",
         "export it first: torch.onnx.export(module, example, 'model.onnx')",
     )  # fmt: skip
+
+
+def _onnx_model(model: Any) -> Any:
+    """Return the graph of a result of `quantize`; anything else as it is."""
+    results = ("QuantizedModel", "BlockQuantizedModel")
+    return model.model if any(_is_result(model, "intact.ptq", name) for name in results) else model
 
 
 def _is_result(model: Any, package: str, name: str) -> bool:

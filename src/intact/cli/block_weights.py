@@ -26,7 +26,7 @@ _IMAGES = ("size", "mean", "std", "fit", "layout", "colour", "preset")
 
 def is_wanted(options: Mapping[str, Any]) -> bool:
     """Return whether the options of ``intact quantize`` ask for weights in blocks alone."""
-    from intact.ptq.blocks import wants_blocks
+    from intact.ptq import wants_blocks
 
     return wants_blocks(options)
 
@@ -39,7 +39,7 @@ def run(options: Mapping[str, Any]) -> None:
     Raises:
         QuantValueError: One is for activations with stored ranges.
     """
-    from intact.ptq.blocks import quantize_weights
+    from intact.ptq import quantize_weights
 
     for name, default in _RANGES.items():
         if options[name] != default:

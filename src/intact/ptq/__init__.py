@@ -1,5 +1,6 @@
 """Post-training quantization of ONNX models: turns a float model and calibration data into a Q/DQ model."""
 
+from intact.ptq.blocks import BlockQuantizedModel, quantize_weights, wants_blocks
 from intact.ptq.branch_data import keep_if_read_once, open_batches
 from intact.ptq.data.batches import open_data
 from intact.ptq.data.images import Images
@@ -10,7 +11,8 @@ from intact.ptq.quantize_model import calibrate, quantize
 from intact.ptq.result import QuantizedModel, across, layers_of, summary, warnings_of
 
 __all__ = [
-    "GOOD_DB", "POOR_DB", "FromCache", "Images", "QuantizedModel", "across", "calibrate", "keep_if_read_once",
-    "layers_of", "open_batches", "open_data", "quantize", "quantize_from_cache", "streamed", "summary",
-    "tensor_names", "warnings_of",
+    "GOOD_DB", "POOR_DB", "BlockQuantizedModel", "FromCache", "Images", "QuantizedModel", "across",
+    "calibrate", "keep_if_read_once", "layers_of", "open_batches", "open_data", "quantize",
+    "quantize_from_cache", "quantize_weights", "streamed", "summary", "tensor_names", "wants_blocks",
+    "warnings_of",
 ]  # fmt: skip

@@ -135,6 +135,27 @@ def test_dynamic_activations_are_said_by_the_accuracy_level() -> None:
     np.testing.assert_allclose(values["e"], expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("op_type", ["LayerNormalization", "Mul", "Relu"])
+def test_channel_scales_go_into_parameters_in_front(op_type: str) -> None:
+    """And stay a Mul behind operators without any; the function is the same."""
+    parameters = {"LayerNormalization": ["x", "scale", "shift"], "Mul": ["scale", "x"], "Relu": ["x"]}
+    nodes = [
+        helper.make_node(op_type, parameters[op_type], ["a"], "front"),
+        helper.make_node("MatMul", ["a", "w"], ["g"], "layer"),
+    ]
+    constants = {
+        "scale": np.exp(weight(1, SIZE, 1)[0] * 20), "shift": weight(1, SIZE, 2)[0],
+        "w": weight(SIZE, 48, 0),
+    }  # fmt: skip
+    model = onnx_model(nodes, {"x": [8, SIZE]}, {"g": [8, 48]}, constants)
+    result = quantize_weights(model, batches(), method="awq", weights="uint8", progress=False)
+    kinds = [node.op_type for node in result.model.graph if node.op_type != "DequantizeLinear"]
+    assert result.muls and kinds == ([op_type, "Mul", "MatMul"] if op_type == "Relu" else [op_type, "MatMul"])
+    samples = batches(4, seed=11)
+    reference = run(model.SerializeToString(), samples)
+    assert relative_error(result.model, reference, samples) < 1e-3
+
+
 def test_the_same_file_for_the_same_work() -> None:
     first, second = (
         graph.to_bytes(quantize_weights(network(), batches(4), progress=False).model) for _ in range(2)
@@ -165,6 +186,14 @@ def test_the_front_door_takes_block_weights() -> None:
         network(), batches(2), activations="dynamic-int8", weights="int4", progress=False
     )
     assert {node.op_type for node in dynamic.model.graph} >= {"MatMulNBits"}
+
+
+def test_the_engine_takes_the_result() -> None:
+    result = intact.quantize(network(), weights="int4", block=32, progress=False)
+    (feeds,) = batches(1, seed=11)
+    (expected,) = intact.run_reference(result, feeds).values()
+    (values,) = intact.compile(result, threads=1).run(feeds).values()
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from intact.errors import CalibrationError, QuantValueError
 from intact.graph import Model, pipelines
 from intact.numerics import BlockWeights
 from intact.progress import Progress
+from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_channel_scales
 from intact.ptq.blocks.block_settings import BlockSettings, settings_of
 from intact.ptq.blocks.layer_stream import LayerStream, join_rows
 from intact.ptq.blocks.linear_layers import LayerGroup, find_linear_layers, group_by_input
 from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
 from intact.ptq.blocks.write_layers import (
     QDQ_OPSET,
-    insert_channel_scales,
     write_dequantize,
     write_nbits,
 )
@@ -53,12 +53,14 @@ class BlockQuantizedModel:
         settings: What was asked for.
         layers: Those with codes, in the order of the graph.
         in_float: Why each other MatMul and Gemm stays as it is, by name.
+        muls: Names of the Muls that scaled input channels; of those that other parameters took, too.
     """
 
     model: Model
     settings: BlockSettings
     layers: list[LayerCodes] = field(default_factory=list)
     in_float: dict[str, str] = field(default_factory=dict)
+    muls: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         rows = self.summary()
@@ -132,6 +134,7 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
     with Progress("quantize weights", len(groups), settings.progress) as progress:
         for group in progress.over(groups):
             _quantize_group(result, group, streams)
+    fold_channel_scales(model, result.muls)  # at the end: streams hold tensors as they were
     return result
 
 
@@ -160,7 +163,7 @@ def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tup
         moments = _moments(group, weight.shape[1], streams)
     rounded = round_group(weight, moments, settings.grid, RECIPES[settings.method])
     if rounded.channel_scales is not None:
-        insert_channel_scales(model, group, rounded.channel_scales)
+        result.muls.append(insert_channel_scales(model, group, rounded.channel_scales))
     begin = 0
     for layer in group.layers:
         outputs, size = layer.shape

@@ -146,6 +146,6 @@ def _errors(rounded: Reals, weight: Reals, products: NDArray | None) -> NDArray[
 
     def squares(rows: Reals) -> NDArray[np.float64]:
         image = rows if products is None else rows @ products.astype(np.float32)
-        return np.einsum("nk,nk->n", image, rows, dtype=np.float64)
+        return np.asarray(np.einsum("nk,nk->n", image, rows, dtype=np.float64))
 
     return np.stack([squares(rounded - weight), squares(weight)], axis=1)

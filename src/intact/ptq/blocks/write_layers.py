@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from intact.formats import dequantize_inputs, nbits_inputs
 from intact.graph import Inserter, Model, Namer, Value, input_of, is_op, ops, prune, take_place
 from intact.numerics import BlockWeights
-from intact.ptq.blocks.linear_layers import LayerGroup, LinearLayer
+from intact.ptq.blocks.linear_layers import LinearLayer
 
 QDQ_OPSET = 21
 """The first opset whose DequantizeLinear has blocks and 4 bits."""
@@ -93,23 +93,6 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
         value = insert.node("Add", [value, bias], layer.name, dtype=output.dtype, shape=output.shape)
     take_place(node, [value], names)
     prune(model)
-
-
-def insert_channel_scales(model: Model, group: LayerGroup, scales: NDArray[np.float32]) -> None:
-    """Divide the tensor that a group reads by `scales`, [K], through a Mul by their inverses, in place.
-
-    Weights of the group are to be multiplied by `scales`.
-    """
-    first = group.layers[0]
-    source = first.node.inputs[0]
-    assert source is not None
-    insert = Inserter(model.graph, first.node, Namer(model.graph))
-    inverses = insert.constant(f"{group.source}.channel_scales", (1 / scales).astype(first.dtype))
-    scaled = insert.node(
-        "Mul", [source, inverses], f"{group.source}.scaled", dtype=source.dtype, shape=source.shape
-    )
-    for layer in group.layers:
-        layer.node.replace_input_with(0, scaled)
 
 
 def _stored_bias(bias: Value | None, beta: float, layer: LinearLayer) -> NDArray | None:

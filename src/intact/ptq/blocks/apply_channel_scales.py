@@ -1,0 +1,89 @@
+"""Divides the channels of a tensor in front of layers, by a Mul or by the parameters of what makes it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.graph import Inserter, Model, Namer, Node, Value, is_op, prune, replace
+from intact.ptq.blocks.linear_layers import LayerGroup
+
+_NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+
+
+def insert_channel_scales(model: Model, group: LayerGroup, scales: NDArray[np.float32]) -> str:
+    """Divide the tensor that a group reads by `scales`, [K], through a Mul by their inverses, in place.
+
+    Weights of the group are to be multiplied by `scales`.
+
+    Returns:
+        The name of the Mul.
+    """
+    first = group.layers[0]
+    source = first.node.inputs[0]
+    assert source is not None
+    insert = Inserter(model.graph, first.node, Namer(model.graph))
+    inverses = insert.constant(f"{group.source}.channel_scales", (1 / scales).astype(first.dtype))
+    quotient = insert.node(
+        "Mul", [source, inverses], f"{group.source}.scaled", dtype=source.dtype, shape=source.shape
+    )
+    for layer in group.layers:
+        layer.node.replace_input_with(0, quotient)
+    return quotient.name or ""
+
+
+def fold_channel_scales(model: Model, names: list[str]) -> None:
+    """Move factors of Muls into the parameters of norms and Muls by constants in front of them, in place.
+
+    Before: ``Mul(LayerNormalization(x, w, b), t)``.  After: ``LayerNormalization(x, w * t, b * t)``.
+
+    A Mul stays where others read the tensor, too, or where nothing in front of it has parameters.
+
+    Args:
+        model: With the Muls of `insert_channel_scales`.
+        names: Of them.
+    """
+    wanted = set(names)
+    for node in [node for node in model.graph if node.name in wanted]:
+        source, factors = node.inputs
+        if source is None or factors is None or factors.const_value is None:
+            continue
+        producer = source.producer()
+        if producer is None or source.is_graph_output() or len(source.uses()) != 1:
+            continue
+        parameters = _parameters(producer)
+        if parameters and all(_fits(producer.inputs[index], factors) for index in parameters):
+            insert = Inserter(model.graph, producer, Namer(model.graph))
+            for index in parameters:
+                _multiply(producer, index, factors, insert)
+            replace(node, source, Namer(model.graph))
+    prune(model)
+
+
+def _parameters(node: Node) -> tuple[int, ...]:
+    """Return which inputs of a node scale its output's last axis; empty where none do."""
+    if node.op_type in _NORMS:
+        return tuple(index for index, value in enumerate(node.inputs) if index and value is not None)
+    if is_op(node, "Mul"):
+        constants = [i for i, value in enumerate(node.inputs) if value is not None and _is_stored(value)]
+        return tuple(constants[:1])
+    return ()
+
+
+def _is_stored(value: Value) -> bool:
+    return value.const_value is not None and not value.is_graph_input()
+
+
+def _fits(value: Value | None, factors: Value) -> bool:
+    """Return whether a parameter is a vector over the channels, or a single number."""
+    if value is None or not _is_stored(value) or value.const_value is None or factors.const_value is None:
+        return False
+    shape = tuple(value.const_value.shape.numpy())
+    return int(np.prod(shape)) == 1 or shape == tuple(factors.const_value.shape.numpy())
+
+
+def _multiply(node: Node, index: int, factors: Value, insert: Inserter) -> None:
+    old = node.inputs[index]
+    assert old is not None and old.const_value is not None and factors.const_value is not None
+    product = np.asarray(old.const_value.numpy() * factors.const_value.numpy(), old.const_value.dtype.numpy())
+    node.replace_input_with(index, insert.constant(f"{old.name}.scaled", product))
