@@ -1,8 +1,8 @@
 """Scales and zero points of blocks that keep the squared error of rounding small.
 
-For each block some scales around the one that the largest value asks for are tried. With the codes of each
-the best scale is known in closed form, s = sum(d w q) / sum(d q^2), and the pair with the least
-sum(d (w - s q)^2) is kept; d weighs the elements, as the mean squares of what they multiply.
+For each block some scales around the one that the largest value asks for are tried. With the codes q of each
+the best scale is s = sum(d w q) / sum(d q^2), and leaves sum(d w^2) - sum(d w q)^2 / sum(d q^2) of error. The
+scale that leaves least is kept; d weighs the elements, as the mean squares of what they multiply.
 Source: llama.cpp's make_qx_quants (signed scales: the largest magnitude gets the code -2^(bits-1));
 the search of clipped ranges is that of OmniQuant's and AWQ's weight clipping.
 """
@@ -71,30 +71,40 @@ def fit_scales(
         where its range does. Scales are not 0, those of blocks of zeros 1.
     """
     low, high = blocks.min(-1), blocks.max(-1)
-    steps = float(grid.high - grid.low)
-    best_error = np.full(low.shape, np.inf, np.float32)
+    counted = blocks * importance
+    best_gain = np.zeros(low.shape, np.float32)
     scales, points = np.ones(low.shape, np.float32), np.zeros(low.shape, np.float32)
+    buffer = np.empty_like(counted)
     for share in _shares(grid, tried):
         if grid.symmetric:
-            extreme = np.where(-low > high, low, high)
-            scale, point = short_scales(extreme * np.float32(share / grid.low)), points
+            scale, point = np.where(-low > high, low, high) * np.float32(share / grid.low), None
         else:
             bottom, top = np.minimum(low, 0) * share, np.maximum(high, 0) * share
-            scale = short_scales((top - bottom) / np.float32(steps))
+            scale = (top - bottom) / np.float32(grid.high - grid.low)
+            scale = np.where(scale < _TINY, np.float32(1), scale)
             point = np.clip(np.rint(-bottom / scale), grid.low, grid.high)
-        for _ in range(2):  # the scale tried, and the best one for its codes
-            multiples = nearest_codes(blocks, scale[..., None], point[..., None], grid) - point[..., None]
-            counted = multiples * importance
-            errors = multiples * scale[..., None] - blocks
-            error = np.einsum("...s,...s->...", errors * importance, errors)
-            better = error < best_error
-            best_error = np.where(better, error, best_error)
-            scales = np.where(better, scale, scales)
-            points = np.where(better, point, points)
-            square = np.einsum("...s,...s->...", counted, multiples)
-            product = np.einsum("...s,...s->...", counted, blocks)
-            scale = np.where(square > 0, short_scales(product / np.maximum(square, _TINY)), scale)
+        scale = np.where(np.abs(scale) < _TINY, np.float32(1), scale)
+        multiples = _nearest_multiples(blocks, scale, point, grid, buffer)
+        product = np.einsum("...s,...s->...", counted, multiples)
+        square = np.einsum("...s,...s,...s->...", multiples, multiples, importance)
+        gain = product * product / np.maximum(square, _TINY)  # of sum(d w^2), with the best scale
+        better = gain > best_gain
+        best_gain = np.where(better, gain, best_gain)
+        scales = np.where(better, short_scales(product / np.maximum(square, _TINY)), scales)
+        points = points if point is None else np.where(better, point, points)
     return scales, points
+
+
+def _nearest_multiples(
+    blocks: Reals, scale: Reals, point: Reals | None, grid: BlockFormat, buffer: Reals
+) -> Reals:
+    """Return the multiples of the scale that are nearest to the elements of each block, in `buffer`."""
+    np.multiply(blocks, (1 / scale)[..., None], out=buffer)
+    np.rint(buffer, out=buffer)
+    if point is None:
+        return np.asarray(np.clip(buffer, grid.low, grid.high, out=buffer))
+    low, high = (grid.low - point)[..., None], (grid.high - point)[..., None]
+    return np.asarray(np.clip(buffer, low, high, out=buffer))
 
 
 def nearest_codes(values: Reals, scales: Reals, points: Reals, grid: BlockFormat) -> Reals:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.formats import dequantize_inputs, nbits_inputs
-from intact.graph import Inserter, Model, Namer, Value, input_of, is_op, ops, prune, take_place
+from intact.graph import Inserter, Model, Namer, Value, input_of, is_op, ops, take_place
 from intact.numerics import BlockWeights
 from intact.ptq.blocks.linear_layers import LinearLayer
 
@@ -47,7 +47,7 @@ def write_dequantize(model: Model, layer: LinearLayer, weights: BlockWeights) ->
         axis=axis, block_size=attributes["block_size"],
     )  # fmt: skip
     layer.node.replace_input_with(1, floats)
-    prune(model)
+    _drop(model, old)
 
 
 def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accuracy_level: int) -> None:
@@ -91,8 +91,24 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
     )  # fmt: skip
     if bias is not None and stored is None:
         value = insert.node("Add", [value, bias], layer.name, dtype=output.dtype, shape=output.shape)
+    old = node.inputs[1]
     take_place(node, [value], names)
-    prune(model)
+    assert old is not None
+    _drop(model, old)
+
+
+def _drop(model: Model, value: Value) -> None:
+    """Remove a constant that nobody reads any more, and what it was made of."""
+    if value.uses() or value.is_graph_output():
+        return
+    producer = value.producer()
+    if producer is None:
+        model.graph.initializers.pop(value.name or "", None)
+        return
+    inputs = [part for part in producer.inputs if part is not None]
+    model.graph.remove(producer, safe=True)
+    for part in inputs:
+        _drop(model, part)
 
 
 def _stored_bias(bias: Value | None, beta: float, layer: LinearLayer) -> NDArray | None:
