@@ -73,6 +73,8 @@ def regrid(weights: BlockWeights, grid: BlockGrid) -> BlockWeights:
     """
     if grid.block_size is not None and weights.block_size % grid.block_size and weights.blocks > 1:
         raise _error(weights, grid)
+    if _is_on(weights, grid):
+        return weights
     scales, minima = block_scales(weights), block_minima(weights)
     if (minima is not None and not grid.minima) or (weights.groups is not None and not grid.groups):
         raise _error(weights, grid)
@@ -93,6 +95,22 @@ def regrid(weights: BlockWeights, grid: BlockGrid) -> BlockWeights:
         if not np.array_equal(dequantize_blocks(result), dequantize_blocks(weights), equal_nan=True):
             raise _error(weights, grid)
     return result
+
+
+def _is_on(weights: BlockWeights, grid: BlockGrid) -> bool:
+    """Return whether weights with one level of scales lie on the grid as they are."""
+    points = weights.zero_points
+    return (
+        weights.format == grid.format
+        and grid.block_size in (None, weights.block_size)
+        and weights.scales.dtype.name == grid.scales[0]
+        and (points is not None) == grid.zero_points
+        and (points is None or points.dtype == weights.codes.dtype)
+        and not grid.minima
+        and weights.minima is None
+        and weights.super_scales is None
+        and weights.groups is None
+    )
 
 
 def _codes(weights: BlockWeights, grid: BlockGrid) -> tuple[NDArray, NDArray | None]:

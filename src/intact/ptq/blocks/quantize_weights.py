@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,12 @@ import numpy as np
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
 from intact.graph import Model, pipelines
-from intact.numerics import BlockWeights
 from intact.progress import Progress
 from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_channel_scales
 from intact.ptq.blocks.block_settings import BlockSettings, settings_of
 from intact.ptq.blocks.layer_stream import LayerStream, join_rows
 from intact.ptq.blocks.linear_layers import LayerGroup, find_linear_layers, group_by_input
-from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
+from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group, take_rows
 from intact.ptq.blocks.write_layers import (
     QDQ_OPSET,
     write_dequantize,
@@ -155,7 +154,8 @@ def _open_streams(model: Model, data: Any, settings: BlockSettings) -> tuple[Lay
 
 def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tuple[LayerStream, ...]) -> None:
     settings, model = result.settings, result.model
-    weight = np.concatenate([layer.rows() for layer in group.layers])
+    parts = [layer.rows() for layer in group.layers]
+    weight = np.concatenate(parts) if len(parts) > 1 else parts[0]
     moments = None
     if streams:
         for stream in streams:
@@ -175,15 +175,6 @@ def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tup
             write_nbits(model, layer, weights, settings.accuracy_level)
         result.layers.append(LayerCodes(layer.name, (outputs, size), float(error / max(square, 1e-300))))
         begin += outputs
-
-
-def take_rows(weights: BlockWeights, rows: slice) -> BlockWeights:
-    """Return some of the outputs of weights [N, K] with one level of scales."""
-    points = weights.zero_points
-    return replace(
-        weights, codes=weights.codes[rows], scales=weights.scales[rows],
-        zero_points=None if points is None else points[rows],
-    )  # fmt: skip
 
 
 def _moments(group: LayerGroup, size: int, streams: Sequence[LayerStream]) -> InputMoments:

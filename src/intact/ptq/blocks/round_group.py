@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from intact.ptq.blocks.fit_scales import round_to_nearest
 from intact.ptq.blocks.gptq import damp, round_with_hessian
 from intact.ptq.blocks.refine_codes import refine
 
+_AT_ONCE = 2**22  # weights whose floats are compared at once
 _HOLD = 0.05  # of the mean square of the inputs: weights stay near where little was seen
 
 
@@ -108,7 +109,7 @@ def round_group(
     """
     if moments is None:
         weights = round_to_nearest(weight, grid)
-        return RoundedGroup(weights, None, _errors(dequantize_blocks(weights), weight, None))
+        return RoundedGroup(weights, None, _errors(weights, None, weight, None))
     hessian = damp(moments.products)
     scales = None
     if recipe.scales_channels:
@@ -122,9 +123,7 @@ def round_group(
         weights = refine(weights, scaled, spread, grid)
     else:
         weights = round_to_nearest(scaled, grid, np.diagonal(spread))
-    return RoundedGroup(
-        weights, scales, _errors(dequantize_blocks(weights) / factors, weight, moments.products)
-    )
+    return RoundedGroup(weights, scales, _errors(weights, scales, weight, moments.products))
 
 
 def _correct_weight(weight: Reals, moments: InputMoments) -> Reals:
@@ -141,11 +140,30 @@ def _correct_weight(weight: Reals, moments: InputMoments) -> Reals:
     return np.asarray(weight @ solution.astype(np.float32))
 
 
-def _errors(rounded: Reals, weight: Reals, products: NDArray | None) -> NDArray[np.float64]:
-    """Return the squared error and the square of each output, float64 [N, 2]."""
+def _errors(
+    weights: BlockWeights, factors: Reals | None, weight: Reals, products: NDArray | None
+) -> NDArray[np.float64]:
+    """Return the squared error and the square of each output, float64 [N, 2]; some outputs at a time."""
+    h = None if products is None else products.astype(np.float32)
+    rows = max(1, _AT_ONCE // weight.shape[1])
+    parts = []
+    for begin in range(0, len(weight), rows):
+        part = slice(begin, begin + rows)
+        values = dequantize_blocks(take_rows(weights, part))
+        errors = (values if factors is None else values / factors) - weight[part]
+        parts.append(np.stack([_squares(errors, h), _squares(weight[part], h)], axis=1))
+    return np.concatenate(parts)
 
-    def squares(rows: Reals) -> NDArray[np.float64]:
-        image = rows if products is None else rows @ products.astype(np.float32)
-        return np.asarray(np.einsum("nk,nk->n", image, rows, dtype=np.float64))
 
-    return np.stack([squares(rounded - weight), squares(weight)], axis=1)
+def _squares(rows: Reals, h: Reals | None) -> NDArray[np.float64]:
+    """Return r H r of each row, float64 [N]; r r for None."""
+    return np.asarray(np.einsum("nk,nk->n", rows if h is None else rows @ h, rows, dtype=np.float64))
+
+
+def take_rows(weights: BlockWeights, rows: slice) -> BlockWeights:
+    """Return some of the outputs of weights [N, K] with one level of scales."""
+    points = weights.zero_points
+    return replace(
+        weights, codes=weights.codes[rows], scales=weights.scales[rows],
+        zero_points=None if points is None else points[rows],
+    )  # fmt: skip
