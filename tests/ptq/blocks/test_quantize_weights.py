@@ -10,7 +10,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import helper
-from tests.onnx_models import onnx_model
+from tests.onnx_models import onnx_graph, onnx_model
 
 import intact
 from intact import graph
@@ -227,3 +227,39 @@ def test_models_without_linear_layers_are_refused() -> None:
     model = onnx_model([helper.make_node("Relu", ["x"], ["y"])], {"x": [2, 2]}, {"y": [2, 2]})
     with pytest.raises(QuantValueError, match="MatMul or Gemm"):
         quantize_weights(model, progress=False)
+
+
+def test_float16_weights_keep_their_dtype() -> None:
+    matrix = weight(SIZE, 48, 0).astype(np.float16)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["h"], to=onnx.TensorProto.FLOAT16),
+        helper.make_node("MatMul", ["h", "w"], ["y"], "layer"),
+        helper.make_node("Cast", ["y"], ["g"], to=onnx.TensorProto.FLOAT),
+    ]
+    model = onnx_model(nodes, {"x": [8, SIZE]}, {"g": [8, 48]}, {"w": matrix})
+    samples = batches(4, seed=11)
+    reference = run(model.SerializeToString(), samples)
+    for operator in ("DequantizeLinear", "MatMulNBits"):
+        result = quantize_weights(model, batches(4), weights="uint8", operator=operator, progress=False)
+        scales = result.model.graph.initializers["w.scales"]
+        assert scales.dtype is not None and scales.dtype.name == "FLOAT16"
+        assert relative_error(result.model, reference, samples) < 1e-3
+
+
+def test_layers_behind_an_if_get_its_values() -> None:
+    branch = onnx_graph([helper.make_node("Identity", ["x"], ["t"])], (), {"t": [8, SIZE]})
+    other = onnx_graph([helper.make_node("Neg", ["x"], ["e"])], (), {"e": [8, SIZE]})
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "zero"], ["positive"]),
+        helper.make_node("If", ["positive"], ["a"], "choice", then_branch=branch, else_branch=other),
+        helper.make_node("MatMul", ["a", "w"], ["b"], "first"),
+        helper.make_node("Add", ["b", "x"], ["c"]),
+        helper.make_node("MatMul", ["c", "v"], ["g"], "second"),
+    ]
+    constants = {"zero": np.float32(0), "w": weight(SIZE, SIZE, 0), "v": weight(SIZE, 24, 1)}
+    model = onnx_model(nodes, {"x": [8, SIZE]}, {"g": [8, 24]}, constants)
+    result = quantize_weights(model, batches(8), weights="uint8", progress=False)
+    samples = batches(4, seed=11)
+    assert len(result.layers) == 2
+    assert relative_error(result.model, run(model.SerializeToString(), samples), samples) < 1e-3
