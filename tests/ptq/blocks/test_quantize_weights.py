@@ -223,6 +223,22 @@ def test_infinite_inputs_name_the_tensor() -> None:
         quantize_weights(network(), data, progress=False)
 
 
+def test_infinite_weights_name_the_layer() -> None:
+    model = network()
+    (stored,) = [tensor for tensor in model.graph.initializer if tensor.name == "up"]
+    stored.CopyFrom(onnx.numpy_helper.from_array(np.full((INNER, SIZE), np.nan, np.float32), "up"))
+    with pytest.raises(QuantValueError, match="'up_proj', weight 'up'"):
+        quantize_weights(model, progress=False)
+
+
+@pytest.mark.parametrize("block", [17, 96, 2**30])
+def test_blocks_need_not_fit_the_sum(block: int) -> None:
+    samples = batches(4, seed=11)
+    reference = run(network().SerializeToString(), samples)
+    result = quantize_weights(network(), batches(8), weights="int8", block=block, progress=False)
+    assert relative_error(result.model, reference, samples) < 1e-3
+
+
 def test_models_without_linear_layers_are_refused() -> None:
     model = onnx_model([helper.make_node("Relu", ["x"], ["y"])], {"x": [2, 2]}, {"y": [2, 2]})
     with pytest.raises(QuantValueError, match="MatMul or Gemm"):

@@ -57,10 +57,10 @@ class BlockSettings:
             _one_of("operator", self.operator, OPERATORS)
         if self.file_operator == "MatMulNBits":
             size = grid.block_size
-            if grid.bits not in (2, 4, 8) or size < 16 or size & (size - 1):
+            if grid.bits not in (2, 4, 8) or size not in (16, 32, 64, 128, 256):
                 raise QuantValueError(
                     "weights", f"{grid.name} in blocks of {size} for MatMulNBits",
-                    "2, 4 or 8 bits in blocks of 16, 32, 64, ...",
+                    "2, 4 or 8 bits in blocks of 16, 32, 64, 128 or 256",
                     "choose another format, or operator='DequantizeLinear' for float activations",
                 )  # fmt: skip
         elif self.activations != "float":

@@ -39,18 +39,19 @@ def round_to_nearest(
     """
     weight = np.asarray(weight, np.float32)
     outputs, size = weight.shape
-    blocks = -(-size // grid.block_size)
-    codes = np.empty((outputs, blocks * grid.block_size), np.int16)
+    width = min(grid.block_size, max(size, 1))
+    blocks = -(-size // width)
+    codes = np.empty((outputs, blocks * width), np.int16)
     scales, points = (np.empty((outputs, blocks), np.float32) for _ in range(2))
-    counts = np.zeros(blocks * grid.block_size, np.float32)
+    counts = np.zeros(blocks * width, np.float32)
     counts[:size] = 1 if importance is None else np.maximum(importance, _TINY)
-    rows = max(1, _AT_ONCE // (blocks * grid.block_size))
+    rows = max(1, _AT_ONCE // (blocks * width))
     for begin in range(0, outputs, rows):
         part = slice(begin, min(begin + rows, outputs))
-        padded = np.zeros((part.stop - begin, blocks * grid.block_size), np.float32)
+        padded = np.zeros((part.stop - begin, blocks * width), np.float32)
         padded[:, :size] = weight[part]
-        tiles = padded.reshape(-1, blocks, grid.block_size)
-        scale, point = fit_scales(tiles, counts.reshape(blocks, grid.block_size), grid, tried=tried)
+        tiles = padded.reshape(-1, blocks, width)
+        scale, point = fit_scales(tiles, counts.reshape(blocks, width), grid, tried=tried)
         scales[part], points[part] = scale, point
         codes[part] = nearest_codes(tiles, scale[..., None], point[..., None], grid).reshape(len(padded), -1)
     return grid.weights(codes[:, :size], scales, points)

@@ -146,6 +146,8 @@ def _layer_of(node: Node) -> LinearLayer | str:
         return "its input is constant"
     if len(weight.const_value.shape) != 2:
         return "its weight is no matrix"
+    if not weight.const_value.size:
+        return "its weight is empty"
     if weight.const_value.dtype.numpy().name not in _FLOATS:
         return f"its weight is {weight.const_value.dtype.numpy().name}"
     if weight.is_graph_output() or any(use.node not in (node, producer) for use in weight.uses()):

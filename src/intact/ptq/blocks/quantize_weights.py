@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
@@ -16,7 +17,7 @@ from intact.progress import Progress
 from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_channel_scales
 from intact.ptq.blocks.block_settings import BlockSettings, settings_of
 from intact.ptq.blocks.layer_stream import LayerStream, join_rows
-from intact.ptq.blocks.linear_layers import LayerGroup, find_linear_layers, group_by_input
+from intact.ptq.blocks.linear_layers import LayerGroup, LinearLayer, find_linear_layers, group_by_input
 from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group, take_rows
 from intact.ptq.blocks.write_layers import (
     QDQ_OPSET,
@@ -154,7 +155,7 @@ def _open_streams(model: Model, data: Any, settings: BlockSettings) -> tuple[Lay
 
 def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tuple[LayerStream, ...]) -> None:
     settings, model = result.settings, result.model
-    parts = [layer.rows() for layer in group.layers]
+    parts = [_finite_rows(layer) for layer in group.layers]
     weight = np.concatenate(parts) if len(parts) > 1 else parts[0]
     moments = None
     if streams:
@@ -175,6 +176,17 @@ def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tup
             write_nbits(model, layer, weights, settings.accuracy_level)
         result.layers.append(LayerCodes(layer.name, (outputs, size), float(error / max(square, 1e-300))))
         begin += outputs
+
+
+def _finite_rows(layer: LinearLayer) -> NDArray[np.float32]:
+    """Return the weights of a layer, [N, K]; refuse what has no codes."""
+    rows = layer.rows()
+    if not np.isfinite(rows).all():
+        raise QuantValueError(
+            f"node '{layer.name}', weight '{layer.weight.name}'", "NaN or infinity", "finite numbers",
+            "exclude the node, or look for what went wrong in training",
+        )  # fmt: skip
+    return rows
 
 
 def _moments(group: LayerGroup, size: int, streams: Sequence[LayerStream]) -> InputMoments:
