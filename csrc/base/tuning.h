@@ -46,6 +46,13 @@ constexpr double kOfStep = 0.45, kOfGroup = 0.42, kOfWords = 1.0;
 constexpr double kOfSplit = 40, kOfOutliers = 0.06, kOfOutlierRow = 4;
 }  // namespace packing
 
+// Products with block weights: steps/block_linear.cc.
+//   python benchmarks/block_products.py
+namespace block_products {
+constexpr int64_t kMostRows = 96;  // of an item: tiles of 12
+constexpr int64_t kItem = 1 << 20;  // products
+}  // namespace block_products
+
 // Convolutions by vectors: steps/conv/conv_step.h, window_copies.h.
 //   python benchmarks/gemm.py; python benchmarks/engine_latency.py; rows that choose: benchmarks/experts.py
 namespace conv_panels {

@@ -108,7 +108,12 @@ class Choice {
 
 Kernels::Kernels(const char* max_isa) {
   const Choice choice(max_isa);
+  block_gemm = block_gemm_of_few = choice.best<BlockGemmOps>();
+  for (const BlockGemmOps* one : choice.alternatives<BlockGemmOps>()) {
+    if (one->least_rows < block_gemm_of_few->least_rows) block_gemm_of_few = one;
+  }
   depthwise = choice.best<DepthwiseOps>();
+  dynamic_quantize = choice.best<DynamicQuantizeOps>();
   elementwise = choice.best<ElementwiseOps>();
   fake_quantize = choice.best<FakeQuantizeOps>();
   float_gemm = choice.best<FloatGemmOps>();

@@ -13,7 +13,9 @@ struct Kernels {
   // `max_isa` nullptr: what INTACT_MAX_ISA says. INTACT_FORCE_KERNEL names kernels that are to be taken.
   explicit Kernels(const char* max_isa);
 
+  const BlockGemmOps *block_gemm, *block_gemm_of_few;  // for many rows, and for few
   const DepthwiseOps* depthwise;
+  const DynamicQuantizeOps* dynamic_quantize;
   const ElementwiseOps* elementwise;
   const FakeQuantizeOps* fake_quantize;
   const FloatGemmOps* float_gemm;

@@ -216,7 +216,7 @@ def compile(
 
     Warns:
         NotQuantizedWarning: A model without Q/DQ pairs: it runs, in float. Or one with layers that quantize
-            their input while they run: they run in ONNX Runtime.
+            their input while they run, where they run in ONNX Runtime.
     """
     if _is_module(model) or _is_result(model, "intact.torch", "GraphModeResult"):
         from intact.torch import compile as compile_module

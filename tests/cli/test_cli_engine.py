@@ -260,7 +260,7 @@ def test_explain_reads_a_plan_by_the_same_code(run, int8: Path, plan: Path) -> N
     rows = [json.loads(run("explain", model, "--json")[1])["layers"] for model in (int8, plan)]
     assert rows[0] == rows[1]
     status, shown, _ = run("explain", plan)
-    assert status == 0 and "net.plan: as its pairs say" in shown and "/conv1" in shown
+    assert status == 0 and "net.plan: as the file says" in shown and "/conv1" in shown
 
 
 def test_explain_says_how_sums_become_codes(run, plan: Path) -> None:

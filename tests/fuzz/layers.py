@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from tests.fuzz.elements import clip, function
 from tests.fuzz.net import Impossible, Net, Real
 
@@ -292,6 +293,29 @@ def linear(net: Net) -> None:
     finish(net, net.add_value(y, [*x.sizes[:-1], out], spread), x.rank - 1)
 
 
+def dynamic(net: Net) -> None:
+    """A product with one dynamic range for all of its input, as ONNX Runtime's quantize_dynamic writes it."""
+    x = net.real(2, 3, 4)
+    k, out = x.sizes[-1], net.pick([1, 3, 8, 16, 33])
+    if k == 0 or np.prod(x.sizes) > MOST:
+        raise Impossible
+    dtype, count = net.pick(["int8", "uint8"]), net.pick([(), (out,)])
+    limits = np.iinfo(dtype)
+    w = net.constant(net.rng.integers(limits.min, limits.max + 1, (k, out)).astype(dtype))
+    zero = net.constant(net.rng.integers(limits.min, limits.max + 1, count).astype(dtype))
+    typical = net.rng.uniform(0.2, 1.0)
+    scale = net.constant((net.rng.uniform(0.5, 1.0, count) * typical / 128).astype(np.float32))
+    codes, x_scale, x_zero = net.node("DynamicQuantizeLinear", x.name, outputs=3)
+    zeros = [x_zero, zero][: 1 + net.upto(1)]
+    sums = net.node("Cast", net.node("MatMulInteger", codes, w, *zeros), to=onnx.TensorProto.FLOAT)
+    scales = net.node("Mul", *([x_scale, scale] if net.chance(0.7) else [scale, x_scale]))
+    spread = x.spread * typical * k**0.5
+    y = net.node("Mul", *([sums, scales] if net.chance(0.7) else [scales, sums]))
+    if net.chance(0.5):
+        y = net.node("Add", y, net.floats_of((out,), spread))
+    finish(net, net.add_value(y, [*x.sizes[:-1], out], spread), x.rank - 1)
+
+
 def gemm(net: Net) -> None:
     x = net.real(2, grid=net.chance(0.95))
     k, out = x.sizes[1], net.pick([1, 2, 5, 10, 16, 31])
@@ -385,6 +409,6 @@ def layer_norm(net: Net) -> None:
 
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (
     (5.0, conv), (0.8, conv_transpose), (1.6, pool), (0.6, whole), (0.7, resize), (0.4, depth), (2.5, linear),
-    (1.0, gemm), (1.6, product), (0.7, heads), (0.8, layer_norm), (0.4, norm_alone),
+    (1.0, gemm), (0.5, dynamic), (1.6, product), (0.7, heads), (0.8, layer_norm), (0.4, norm_alone),
 )  # fmt: skip
 """Steps with their frequencies."""

@@ -570,6 +570,128 @@ bool check(const ElementwiseOps& ops) {
   return false;
 }
 
+// The sides of a product, laid out as a kernel wants them.
+struct BlockSides {
+  size_t rows, k, columns, piece, x_every, w_every, units, pieces, x_blocks, w_blocks, panels;
+  std::vector<int8_t> x;
+  Bytes codes, zeros;
+  Floats x_scales, scales, minima, bias;
+  std::vector<int32_t> x_zeros;
+  bool is_half, has_zeros, has_minima, has_x_zeros;
+
+  BlockSides() : rows(static_cast<size_t>(pick(1, 37))), k(static_cast<size_t>(pick(1, 150))) {
+    const auto some = [](int low, int high) { return static_cast<size_t>(pick(low, high)); };
+    columns = some(1, 40);
+    units = (k + kBlockUnit - 1) / kBlockUnit;
+    piece = some(1, static_cast<int>(units));
+    pieces = (units + piece - 1) / piece;
+    x_every = pick(0, 1) == 0 ? 1 : some(1, static_cast<int>(pieces));
+    w_every = x_every > 1 ? 1 : some(1, static_cast<int>(pieces));
+    x_blocks = (pieces + x_every - 1) / x_every;
+    w_blocks = (pieces + w_every - 1) / w_every;
+    panels = (columns + kBlockPanel - 1) / kBlockPanel;
+    is_half = pick(0, 1) == 0;
+    has_zeros = pick(0, 1) == 0;
+    has_minima = pick(0, 1) == 0;
+    has_x_zeros = pick(0, 1) == 0;
+    x.resize(rows * k);
+    for (int8_t& code : x) code = static_cast<int8_t>(pick(-128, 127));
+    codes = some_bytes(panels * units * (is_half ? 64 : 128));
+    zeros = some_bytes(panels * w_blocks * kBlockPanel, is_half ? 15 : 255);
+    scales = some_floats(panels * w_blocks * kBlockPanel, false);
+    minima = some_floats(scales.size(), false);
+    bias = some_floats(panels * kBlockPanel, false);
+    x_scales = some_floats(rows * x_blocks, false);
+    x_zeros.resize(rows * x_blocks);
+    for (int32_t& zero : x_zeros) zero = has_x_zeros ? pick(-128, 127) : 0;
+  }
+
+  void run(const BlockGemmOps& ops, float* y) const {
+    const size_t group = ops.group, groups = (rows + group - 1) / group, row_bytes = units * kBlockUnit;
+    std::vector<int8_t> laid(groups * group * row_bytes);
+    std::vector<int32_t> negatives(groups * group * pieces), shifts(groups * group * x_blocks);
+    Floats ranges(groups * group * x_blocks);
+    for (size_t row = 0; row < rows; ++row) {
+      const size_t first = row / group * group, turn = row % group;
+      for (size_t i = 0; i < k; ++i) {
+        const size_t within = ops.by_turns ? (i / 4 * group + turn) * 4 + i % 4 : turn * row_bytes + i;
+        laid[first * row_bytes + within] = x[row * k + i];
+        negatives[(first * pieces) + i / kBlockUnit / piece * group + turn] +=
+            x_zeros[row * x_blocks + i / kBlockUnit / piece / x_every] - x[row * k + i];
+      }
+      for (size_t b = 0; b < x_blocks; ++b) {
+        ranges[first * x_blocks + b * group + turn] = x_scales[row * x_blocks + b];
+        shifts[first * x_blocks + b * group + turn] = x_zeros[row * x_blocks + b];
+      }
+    }
+    const std::vector<int32_t> sums = sums_of_codes();
+    std::vector<uint8_t> scratch(ops.scratch * units + 64);
+    BlockGemm g{};
+    g.x = laid.data();
+    g.rows = rows;
+    g.negatives = negatives.data();
+    g.x_scales = ranges.data();
+    g.x_zeros = has_x_zeros ? shifts.data() : nullptr;
+    g.x_blocks = x_blocks;
+    g.codes = codes.data();
+    g.scales = scales.data();
+    g.zeros = has_zeros ? zeros.data() : nullptr;
+    g.minima = has_minima ? minima.data() : nullptr;
+    g.sums = has_x_zeros ? sums.data() : nullptr;
+    g.w_blocks = w_blocks;
+    g.bias = has_minima ? bias.data() : nullptr;
+    g.k = k;
+    g.units = units;
+    g.pieces = pieces;
+    g.piece = piece;
+    g.x_every = x_every;
+    g.w_every = w_every;
+    g.y = y;
+    g.y_pitch = columns;
+    g.columns = columns;
+    g.scratch = scratch.data();
+    is_half ? ops.multiply4(g) : ops.multiply8(g);
+  }
+
+  // Of real elements alone: those behind the last one are multiplied by 0, whatever they are.
+  std::vector<int32_t> sums_of_codes() const {
+    std::vector<int32_t> sums(panels * pieces * kBlockPanel);
+    for (size_t panel = 0; panel < panels; ++panel) {
+      for (size_t i = 0; i < k; ++i) {
+        const size_t unit = i / kBlockUnit, half = i % kBlockUnit / 4;
+        for (size_t lane = 0; lane < kBlockPanel; ++lane) {
+          const size_t at = lane * 4 + i % 4;
+          const uint8_t* const from = codes.data() + (panel * units + unit) * (is_half ? 64 : 128);
+          sums[(panel * pieces + unit / piece) * kBlockPanel + lane] +=
+              is_half ? from[at] >> (4 * half) & 15 : from[half * 64 + at];
+        }
+      }
+    }
+    return sums;
+  }
+};
+
+bool check(const BlockGemmOps& ops) {
+  const BlockSides sides;
+  return differs(ops, block_gemm_ref, Floats(sides.rows * sides.columns + 9, 7),
+                 [&](const auto& o, float* y) { sides.run(o, y); });
+}
+
+bool check(const DynamicQuantizeOps& ops) {
+  const size_t n = 1 + some_size(), block = 1 + some_size(), blocks = (n + block - 1) / block;
+  const Floats x = some_floats(n, pick(0, 2) == 0);
+  const auto signed_codes = [&](const auto& o, float* y) {
+    o.int8(x.data(), n, block, reinterpret_cast<int8_t*>(y + blocks), y);
+  };
+  const auto codes = [&](const auto& o, float* y) {
+    auto* const zeros = reinterpret_cast<uint8_t*>(y + blocks);
+    o.uint8(x.data(), n, block, zeros + blocks, y, zeros);
+  };
+  const Floats fresh(2 * blocks + n + 9, 0.0f);
+  return differs(ops, dynamic_quantize_ref, fresh, signed_codes) ||
+         differs(ops, dynamic_quantize_ref, fresh, codes);
+}
+
 // They have programs of their own.
 bool check(const GemmOps&) { return false; }
 bool check(const MatMulOps&) { return false; }

@@ -80,10 +80,22 @@ def test_the_smallest_normal_scale_is_used():
     assert result.scales == np.float32(2.0**-126) and result.codes.tolist() == [127, -63]
 
 
-@pytest.mark.parametrize("x", [[np.nan, 1], [np.inf, 1], 3.0])
-def test_values_that_are_not_finite_are_refused(x):
-    with pytest.raises(QuantValueError, match="finite numbers"):
-        nx.quantize_dynamic(x, per="token")
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_range_that_is_not_finite_has_a_nan_for_scale(bad, symmetric):
+    result = nx.quantize_dynamic([[1.0, bad], [2.0, -1.0]], symmetric=symmetric, per="token")
+    assert np.isnan(result.scales).tolist() == [True, False]
+    assert not result.codes[0].any() and result.codes[1].any()
+
+
+def test_a_range_beyond_float32_has_a_nan_for_scale():
+    largest = np.finfo(np.float32).max
+    assert np.isnan(nx.quantize_dynamic([largest, -largest], symmetric=False, per="token").scales)
+
+
+def test_a_single_number_is_refused():
+    with pytest.raises(QuantValueError, match="an axis"):
+        nx.quantize_dynamic(3.0, per="token")
 
 
 @pytest.mark.parametrize("choice", [{"per": "token", "block_size": 32}, {"per": "block"}, {"per": "row"}])

@@ -117,6 +117,44 @@ bool rows_of(const View& x, View& rows) {
   return true;
 }
 
+namespace {
+
+// As one matrix of rows side by side.
+bool matrix_of(const View& x, View& rows) {
+  const auto itemsize = static_cast<int64_t>(bytes_of(x.type));
+  if (x.rank < 2) {
+    const int64_t n = x.rank == 0 ? 1 : x.sizes[0];
+    rows = part_of(x, x.offset, {1, n}, {n * itemsize, itemsize});
+    return n < 2 || x.strides[0] == itemsize;
+  }
+  if (!rows_of(x, rows)) return false;
+  if (rows.sizes[1] < 2) rows.strides[1] = itemsize;  // a single element leads nowhere
+  return rows.strides[1] == itemsize;
+}
+
+}  // namespace
+
+View rows_read(Binding& binding, int value) {
+  const View view = binding.view(value);
+  View rows;
+  if (matrix_of(view, rows)) return rows;
+  const View dense = binding.temporary(view.type, sizes_of(view));
+  binding.add(make_copy(*binding.kernels.transpose, {view, dense}));
+  matrix_of(dense, rows);
+  return rows;
+}
+
+RowsWritten::RowsWritten(Binding& binding, int value) : whole_(binding.view(value)), dense_(whole_) {
+  if (matrix_of(whole_, rows_)) return;
+  dense_ = binding.temporary(whole_.type, sizes_of(whole_));
+  matrix_of(dense_, rows_);
+}
+
+void RowsWritten::finish(Binding& binding) const {
+  if (!Binding::same_memory(dense_, whole_))
+    binding.add(make_copy(*binding.kernels.transpose, {dense_, whole_}));
+}
+
 void move(Binding& binding, int from, const View& x, int to, const View& y) {
   const Codes *a = binding.grid(from), *b = binding.grid(to);
   const Kernels& kernels = binding.kernels;

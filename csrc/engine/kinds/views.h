@@ -24,6 +24,18 @@ RealIn spread(RealIn x, const Shape& shape);
 View turned(const View& x, std::span<const int> order);
 // All but the last axis as one; nothing where its elements are not evenly spaced.
 bool rows_of(const View& x, View& rows);
+// A tensor as rows along its last axis with neighbours side by side, where its bytes lie or in a dense copy:
+// of what is read it is made now, of what is written `finish` adds it behind the steps that write.
+View rows_read(Binding& binding, int value);
+class RowsWritten {
+ public:
+  RowsWritten(Binding& binding, int value);
+  const View& rows() const { return rows_; }
+  void finish(Binding& binding) const;
+
+ private:
+  View whole_, dense_, rows_;
+};
 
 Axes sizes_of(const View& x);
 Axes strides_of(const View& x);

@@ -103,7 +103,7 @@ class Plan:
 
     @property
     def dynamic(self) -> bool:
-        """Return whether layers of the model quantize their input at run time."""
+        """Return whether layers that quantize their input at run time are left to ONNX Runtime."""
         return DYNAMIC in self.notes
 
     def check(self) -> None:

@@ -9,7 +9,7 @@ from intact.numerics.blocks.bit_fields import join_fields as join_fields
 from intact.numerics.blocks.bit_fields import join_stream as join_stream
 from intact.numerics.blocks.bit_fields import split_fields as split_fields
 from intact.numerics.blocks.bit_fields import split_stream as split_stream
-from intact.numerics.blocks.block_product import block_product, nbits_product
+from intact.numerics.blocks.block_product import block_product, has_block_product, nbits_product
 from intact.numerics.blocks.block_weights import BlockWeights as BlockWeights
 from intact.numerics.blocks.block_weights import (
     block_minima,
@@ -154,6 +154,7 @@ __all__ = [
     "avg_pool",
     "block_minima",
     "block_product",
+    "has_block_product",
     "block_scales",
     "clip",
     "code_steps",

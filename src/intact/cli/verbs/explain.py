@@ -36,9 +36,9 @@ def run(
 ) -> None:
     """Show layer by layer what runs in int8, fused into what, and why.
 
-    For a file with Q/DQ pairs: what they make of it; with the profile "intact", what the steps of its plan
-    do. For a float file: what `intact quantize` would do. For a plan: what its steps do, which `--json`
-    names, and what of it ONNX Runtime runs.
+    For a file with Q/DQ pairs, dynamic ranges or weights in codes: what they make of it; with the profile
+    "intact", what the steps of its plan do. For a float file: what `intact quantize` would do. For a plan:
+    what its steps do, which `--json` names, and what of it ONNX Runtime runs.
 
     Examples:
 
@@ -56,6 +56,8 @@ def run(
     if precision not in (None, "int8", "float"):
         raise QuantValueError("--precision", repr(precision), "int8 or float", "choose one of these")
     plan, quantized, engine = _plan(model), True, "intact"
+    if plan is None and profile == "intact" and not (include or exclude) and _quantizes_itself(model):
+        plan = _lower(model)
     branches: list[Placement] = []
     if plan is None:
         quantized, (placement, *branches) = read(model, profile, include or (), exclude or ())
@@ -70,7 +72,7 @@ def run(
     if as_json:
         show_json({"file": str(model), "quantized": quantized, "profile": engine, "layers": rows})
         return
-    title = f"{model.name}: {'as its pairs say' if quantized else 'as it would be quantized'}"
+    title = f"{model.name}: {'as the file says' if quantized else 'as it would be quantized'}"
     columns = ("layer", "runs in", "as", "why")
     cells = [(row["layer"], row["precision"], row["fused"], _why(row)) for row in rows]
     show_table(title, columns, cells)
@@ -145,6 +147,13 @@ def _lower(model: Path) -> Plan | None:
         return lower(model)
     except UnsupportedError:
         return None
+
+
+def _quantizes_itself(model: Path) -> bool:
+    """Return whether layers of a file quantize their input while they run, or have weights in codes."""
+    from intact.graph import is_dynamic, load
+
+    return any(map(is_dynamic, load(model).graph.all_nodes()))
 
 
 def read(

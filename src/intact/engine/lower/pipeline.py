@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.passes.constant_calls import CONSTANT_CALLS, part_constant_outputs
 from intact.engine.lower.passes.fold_sizes import fold_sizes
+from intact.engine.lower.passes.integer_products import BIASES, INTEGER_PRODUCTS
 from intact.engine.lower.passes.merge_axes import AXES
 from intact.engine.lower.passes.qdq_propagation import (
     CANCEL_PAIRS,
@@ -49,6 +50,8 @@ _IN_PLAIN_OPERATORS: tuple[Stage, ...] = (
     BOUNDS,
     Pass("fold sizes", fold_sizes),
     CONSTANT_CALLS,
+    INTEGER_PRODUCTS,
+    BIASES,
     AXES,
     *pipelines.LAYERS,
     NORMS,

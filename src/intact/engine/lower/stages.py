@@ -137,13 +137,11 @@ def _fixed_input_sizes(model: Model) -> dict[str, Sequence[int]]:
 
 
 def _note_quantization(state: Lowering) -> None:
-    """Note where nothing is quantized, or something quantizes at run time."""
+    """Note where nothing is quantized."""
     nodes = list(state.model.graph.all_nodes())
     stored = {node for node in nodes if has_stored_codes(node)}
     if not stored and not any(node.op_type in _QUANTIZING for node in nodes):
         state.notes.append(UNQUANTIZED)
-    if any(is_dynamic(node) for node in nodes if node not in stored):
-        state.notes.append(DYNAMIC)
 
 
 def _read_placement(state: Lowering) -> None:
@@ -163,6 +161,9 @@ def _select_steps(state: Lowering) -> None:
             break
         stays |= more
     state.notes += state.propagation_notes
+    left = (node for node in state.propagated.graph.all_nodes() if node not in state.builder.done)
+    if any(is_dynamic(node) and not has_stored_codes(node) for node in left):
+        state.notes.append(DYNAMIC)
 
 
 def _propagate_pairs(model: Model, stays: set[str]) -> tuple[Model, list[str]]:

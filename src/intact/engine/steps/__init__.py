@@ -23,6 +23,7 @@ from intact.engine.steps.elements.add import Add
 from intact.engine.steps.elements.binary import Binary
 from intact.engine.steps.elements.clip import Clip
 from intact.engine.steps.elements.dequantize import Dequantize
+from intact.engine.steps.elements.dynamic_quantize import DynamicQuantize
 from intact.engine.steps.elements.elementwise import Elementwise
 from intact.engine.steps.elements.fake_quantize import FakeQuantize
 from intact.engine.steps.elements.function import Function
@@ -46,6 +47,7 @@ from intact.engine.steps.moves.scatter_rows import ScatterRows
 from intact.engine.steps.moves.slice import Slice
 from intact.engine.steps.moves.stack_planes import StackPlanes
 from intact.engine.steps.moves.transpose import Transpose
+from intact.engine.steps.products.block_linear import BlockLinear
 from intact.engine.steps.products.chosen_linear import ChosenLinear
 from intact.engine.steps.products.conv import Conv
 from intact.engine.steps.products.conv_transpose import ConvTranspose
@@ -69,11 +71,12 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 """Every kind of step, by the name that plan files have for it."""
 
 __all__ = [
-    "KINDS", "STRING", "Add", "ArgMax", "Binary", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv",
-    "ConvTranspose", "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "Expand", "FakeQuantize",
-    "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
-    "Gather", "GatherElements", "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear",
-    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",
-    "ScatterElements", "ScatterRows", "Shape", "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize",
-    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "writes",
+    "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockLinear", "Call", "ChosenLinear", "Clip", "Codes",
+    "Concat", "Conv", "ConvTranspose", "CumSum", "Dequantize", "Dim", "DynamicQuantize", "Elementwise",
+    "Epilogue", "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv", "FloatConvTranspose",
+    "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows",
+    "GridSample", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent",
+    "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "ScatterElements", "ScatterRows", "Shape",
+    "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor",
+    "TopK", "Transpose", "writes",
 ]  # fmt: skip

@@ -198,6 +198,7 @@ class MatMulNBits(OfRuntime):
     N: int = 0
     bits: int = 0
     block_size: int = 0
+    accuracy_level: int = 0
 
 
 @dataclass(frozen=True)

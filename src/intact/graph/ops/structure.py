@@ -167,6 +167,13 @@ class DequantizeLinear(Operator):
 
 
 @dataclass(frozen=True)
+class DynamicQuantizeLinear(Operator):
+    """Its outputs: codes, scale, zero point."""
+
+    kind: ClassVar[Kind] = "quantized"
+
+
+@dataclass(frozen=True)
 class InputMarker(Operator, shared=True):
     """The marker of an input of a call, while graph mode reads a traced model."""
 

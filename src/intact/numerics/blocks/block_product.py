@@ -95,15 +95,26 @@ def nbits_product(
         QuantValueError: As for `block_product`; or the level is none.
     Source: com.microsoft MatMulNBits. ONNX Runtime sums in another order, and differs by it.
     """
-    if accuracy_level not in (0, 1, 2, 3, 4):
-        raise QuantValueError("accuracy_level", f"{accuracy_level!r:.40}", "0 to 4", "choose 0 or 4")
-    in_floats = _has_float_zero_points(weights)
-    if accuracy_level == 4 and not in_floats and (weights.bits, weights.block_size) != (2, 16):
+    if has_block_product(weights, accuracy_level):
         return block_product(quantize_dynamic(x, block_size=weights.block_size), weights, bias)
     x = to_float32(x)
     flat = x.reshape(-1, x.shape[-1]) if x.ndim else x
     y = float_product(flat, dequantize_blocks(weights).T, bias)
     return y.reshape(*x.shape[:-1], weights.codes.shape[0])
+
+
+def has_block_product(weights: BlockWeights, accuracy_level: int) -> bool:
+    """Return whether `nbits_product` is `block_product`, of activations in blocks of the weights' size (N70).
+
+    NORMATIVE.
+
+    Raises:
+        QuantValueError: The level is none.
+    """
+    if accuracy_level not in (0, 1, 2, 3, 4):
+        raise QuantValueError("accuracy_level", f"{accuracy_level!r:.40}", "0 to 4", "choose 0 or 4")
+    is_small = (weights.bits, weights.block_size) == (2, 16)
+    return accuracy_level == 4 and not _has_float_zero_points(weights) and not is_small
 
 
 def _has_float_zero_points(weights: BlockWeights) -> bool:

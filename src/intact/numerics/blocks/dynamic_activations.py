@@ -39,7 +39,9 @@ def quantize_dynamic(
     int8: ``s = fl32(amax / 127)`` and ``q = clamp(rne(fl32(x / s)), -127, 127)``.
     uint8: the range is widened to contain 0; ``s = fl32(fl32(max - min) / 255)``,
     ``z = clamp(rne(fl32(-min / s)), 0, 255)`` and ``q = clamp(rne(fl32(x / s)) + z, 0, 255)``.
-    A scale below 2^-126 is 1 instead, with zero point 0, so that all codes are 0.
+    A scale below 2^-126 is 1 instead, with zero point 0, so that all codes are 0. Of a range with a NaN or an
+    infinity, or one beyond float32, the scale is a NaN and all codes are 0, zero point included: what is
+    computed with it is a NaN too.
 
     Args:
         x: Reals [..., K]; other dtypes are rounded to float32 first.
@@ -49,7 +51,7 @@ def quantize_dynamic(
     Returns:
         Codes of the shape of `x`, and their scales.
     Raises:
-        QuantValueError: `x` has no axis, or holds a NaN or an infinity; or `per` and `block_size` do not fit.
+        QuantValueError: `x` has no axis; or `per` and `block_size` do not fit.
     Source: ONNX DynamicQuantizeLinear (uint8 per tensor); com.microsoft MatMulNBits at accuracy_level 4
         (int8 per block).
     """
@@ -60,25 +62,19 @@ def quantize_dynamic(
             "per", f"{per!r:.40} with block_size {block_size}",
             "'tensor', 'token', or 'block' with a block_size", "give a block_size with per='block' alone",
         )  # fmt: skip
-    if x.ndim < 1 or not np.isfinite(x).all():
-        raise QuantValueError(
-            "x", f"shape {x.shape}" if x.ndim < 1 else "a NaN or an infinity", "finite numbers [..., K]",
-            "look for the layer that gives it in the float model",
-        )  # fmt: skip
+    if x.ndim < 1:
+        raise QuantValueError("x", f"shape {x.shape}", "an axis to cut into blocks", "give rows of numbers")
     low, high = _ranges(x, per, size)
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if symmetric:
-            scales = _usable(np.maximum(-low, high) / np.float32(127))
-            codes = np.clip(np.rint(x / _per_element(scales, x, per, size)), -127, 127)
+            scales = _usable(np.maximum(-low, high), np.float32(127))
+            codes = np.clip(_steps(x, _per_element(scales, x, per, size)), -127, 127)
             return DynamicActivations(codes.astype(np.int8), scales, None, size)
-        scales = _usable((high - low) / np.float32(255))
-        if not np.isfinite(scales).all():
-            raise QuantValueError("x", "a range beyond float32", "max - min within float32", "scale the data")
-        zero_points = np.asarray(np.clip(np.rint(-low / scales), 0, 255).astype(np.uint8))
-        steps = np.rint(x / _per_element(scales, x, per, size))
-        points = _per_element(zero_points, x, per, size).astype(np.float32)
-        codes = np.clip(steps, -points, 255 - points) + points
-    return DynamicActivations(codes.astype(np.uint8), scales, zero_points, size)
+        scales = _usable(high - low, np.float32(255))
+        points = np.clip(_steps(-low, scales), 0, 255)
+        spread = _per_element(np.asarray(points), x, per, size)
+        codes = np.clip(_steps(x, _per_element(scales, x, per, size)), -spread, 255 - spread) + spread
+    return DynamicActivations(codes.astype(np.uint8), scales, np.asarray(points.astype(np.uint8)), size)
 
 
 def _ranges(x: NDArray[np.float32], per: str, size: int | None) -> tuple[NDArray, NDArray]:
@@ -96,8 +92,15 @@ def _ranges(x: NDArray[np.float32], per: str, size: int | None) -> tuple[NDArray
     return np.asarray(ends[0], np.float32), np.asarray(ends[1], np.float32)
 
 
-def _usable(scales: NDArray[np.float32]) -> NDArray[np.float32]:
+def _usable(ranges: NDArray[np.float32], steps: np.float32) -> NDArray[np.float32]:
+    """Return the scales of ranges in so many steps."""
+    scales = np.where(np.isfinite(ranges), ranges / steps, np.float32(np.nan))
     return np.asarray(np.where(scales < _SMALLEST_NORMAL, np.float32(1), scales), np.float32)
+
+
+def _steps(values: NDArray[np.float32], scales: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Divide and round to nearest even; 0 where the scale is a NaN."""
+    return np.asarray(np.where(np.isnan(scales), np.float32(0), np.rint(values / scales)), np.float32)
 
 
 def _per_element(values: NDArray, x: NDArray[np.float32], per: str, size: int | None) -> NDArray:

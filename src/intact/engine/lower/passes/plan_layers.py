@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from intact.engine.plan import Plan
 from intact.engine.steps import (
     Add,
+    BlockLinear,
     Conv,
     ConvTranspose,
     Dequantize,
+    DynamicQuantize,
     FakeQuantize,
     FallbackSubgraph,
     FloatConv,
@@ -40,7 +42,7 @@ from intact.graph.ops import display_name
 from intact.layer import Layer, Precision
 from intact.placement import Placement, is_pair
 
-_SUMS = (Conv, ConvTranspose, Linear, MatMul)
+_SUMS = (BlockLinear, Conv, ConvTranspose, Linear, MatMul)
 _INTEGER = (*_SUMS, Add, Pool, Table)
 """They read codes and compute with them."""
 _FLOAT = (FakeQuantize, FloatConv, FloatConvTranspose, FloatLinear, FloatMatMul, LayerNorm, Reduce, Softmax)
@@ -198,8 +200,25 @@ def _layer_summary(plan: Plan, steps: Sequence[Step], precision: Precision) -> s
     written = "int8" if all(plan.tensors[name].codes is not None for name in ends) else "float"
     if any(getattr(step, "low", "") for step in steps if isinstance(step, _SUMS)):
         return f"it multiplies codes of 16 bits by int8 weights, in integers; it writes {written}"
+    if product := next((step for step in steps if isinstance(step, BlockLinear)), None):
+        return _numerics_of(plan, product)
     if any(isinstance(step, _SUMS) for step in steps):
         return f"all that it multiplies comes in int8; it writes {written}"
     if precision == "int8":
         return "codes come in and go out"
     return f"a native step computes it in float; it writes {written}"
+
+
+def _numerics_of(plan: Plan, product: BlockLinear) -> str:
+    """Say what a product with dynamic ranges multiplies."""
+    makers = (step for step in plan.steps if isinstance(step, DynamicQuantize) and step.y == product.x)
+    quantize = next(makers, None)
+    of_x = (
+        "one range for all" if quantize is None or not quantize.block
+        else f"a range per {quantize.block}"
+    )  # fmt: skip
+    per = "channel" if product.block >= product.inputs else str(product.block)
+    return (
+        f"it multiplies {plan.tensors[product.x].dtype} codes with {of_x} of its input by weights "
+        f"of {product.bits} bits with a scale per {per}, in integers; it writes float"
+    )

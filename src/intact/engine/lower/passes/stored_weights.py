@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from intact.engine.compact_constants import LEAST, Stored, compact_codes
 from intact.engine.plan import Plan
-from intact.graph import Constants, Model, Node, is_op
-from intact.graph.ops import DequantizeLinear
+from intact.errors import FileFormatError
+from intact.graph import Constants, Model, Node, is_op, read_block_weight
+from intact.graph.ops import MICROSOFT, DequantizeLinear, MatMulNBits
 
 _MOST_AXES = 4
 _FIRST = 64  # elements that are compared before all are
 
 
 def store_codes(plan: Plan, model: Model) -> Plan:
-    """Store float32 constants that a DequantizeLinear of constants makes as its codes.
+    """Store float32 constants that a DequantizeLinear or a MatMulNBits makes of codes as these.
 
     Constants may have its axes in another order, or joined. Each is compared with its widened codes, bit by
     bit, so that other weights stay floats.
@@ -46,7 +47,10 @@ def store_codes(plan: Plan, model: Model) -> Plan:
 
 
 def _constant_size(node: Node) -> int:
-    """Count the elements that a DequantizeLinear makes, as far as its shape is known; else 0."""
+    """Count the elements of the weight that a node has codes for, as far as its shape is known; else 0."""
+    if is_op(node, "MatMulNBits", domain=MICROSOFT):
+        form = MatMulNBits.of(node)
+        return form.K * form.N
     is_dequantize = is_op(node, "DequantizeLinear") or is_op(node, "DequantizeLinear", domain="com.microsoft")
     shape = node.outputs[0].shape if is_dequantize else None
     sizes = [] if shape is None else [n for n in shape if isinstance(n, int)]
@@ -54,6 +58,8 @@ def _constant_size(node: Node) -> int:
 
 
 def _read_stored_weight(node: Node, constants: Constants) -> Stored | None:
+    if is_op(node, "MatMulNBits", domain=MICROSOFT):
+        return _read_few_bits(node, constants)
     codes, scale, zero = (constants(value) for value in (*node.inputs, None)[:3])
     dtype = None if codes is None else _BYTES.get(codes.dtype.name)
     if codes is None or dtype is None or scale is None or not codes.ndim:
@@ -63,6 +69,19 @@ def _read_stored_weight(node: Node, constants: Constants) -> Stored | None:
     form = DequantizeLinear.of(node)
     axis = 0 if scale.size == 1 else 1 if form.axis is None else form.axis
     return compact_codes(codes.astype(dtype), scale, zero, axis % codes.ndim, form.block_size)
+
+
+def _read_few_bits(node: Node, constants: Constants) -> Stored | None:
+    if any(value is not None and value not in constants for value in node.inputs[1:5]):
+        return None
+    try:
+        weights = read_block_weight(node, constants)
+    except FileFormatError:  # no rule has read it either
+        return None
+    zero = weights.zero_points
+    if zero is not None and zero.dtype.kind not in "iu":
+        return None
+    return compact_codes(weights.codes, weights.scales, zero, 1, weights.block_size)
 
 
 _BYTES = {"int8": np.int8, "uint8": np.uint8, "int4": np.int8, "uint4": np.uint8}

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dtype_of
 from intact.engine.lower.base.grids import Grids
+from intact.engine.lower.base.rule import Rule
 from intact.engine.lower.base.shape_arithmetic import nodes_of_sizes
 from intact.engine.lower.rules.calls.call import lower_call
 from intact.engine.lower.rules.claims import Group, claim
-from intact.engine.lower.rules.table import RULES, lower_alone_in_floats
+from intact.engine.lower.rules.table import RULES, RUNTIME_RULES, lower_alone_in_floats
 from intact.errors import IntactError, UnsupportedError
-from intact.graph import Constants, Model, Node, Value, is_op
+from intact.graph import Constants, Model, Node, Value, is_op, ops
 from intact.placement import Fusion
 
 
@@ -108,9 +109,13 @@ def _define_outputs(builder: PlanBuilder, node: Node) -> None:
             _define_plain(builder, value)
 
 
+def _foreign_rules(node: Node) -> tuple[Rule, ...]:
+    return (*(RUNTIME_RULES.get(node.op_type, ()) if node.domain == ops.MICROSOFT else ()), lower_call)
+
+
 def _single(node: Node) -> Group:
     def run(builder: PlanBuilder) -> list[Node]:
-        rules = RULES.get(node.op_type, ()) if not node.domain else (lower_call,)
+        rules = RULES.get(node.op_type, ()) if not node.domain else _foreign_rules(node)
         why = f"no kernel for {node.op_type}" if not rules else ""
         for rule in rules:
             try:

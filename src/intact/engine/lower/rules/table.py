@@ -13,6 +13,7 @@ from intact.engine.lower.rules.elements.binary import lower_binary, with_number
 from intact.engine.lower.rules.elements.cast import lower_cast
 from intact.engine.lower.rules.elements.clip import lower_clip, lower_integer_clip
 from intact.engine.lower.rules.elements.dequantize import lower_dequantize_linear
+from intact.engine.lower.rules.elements.dynamic_quantize import lower_dynamic_quantize_linear
 from intact.engine.lower.rules.elements.elementwise import lower_is_inf, lower_mod, operation
 from intact.engine.lower.rules.elements.function import function_rule, lower_function_alone
 from intact.engine.lower.rules.elements.max import integer_extreme, lower_extreme
@@ -44,6 +45,11 @@ from intact.engine.lower.rules.moves.scatter_rows import lower_scatter_nd
 from intact.engine.lower.rules.moves.slice import lower_slice, lower_split
 from intact.engine.lower.rules.moves.tile import lower_tile
 from intact.engine.lower.rules.moves.transpose import lower_transpose
+from intact.engine.lower.rules.products.block_linear import (
+    lower_dynamic_matmul,
+    lower_matmul_integer_to_float,
+    lower_matmul_nbits,
+)
 from intact.engine.lower.rules.products.conv import lower_conv, lower_conv_in_floats
 from intact.engine.lower.rules.products.conv_transpose import (
     lower_conv_transpose,
@@ -155,6 +161,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "DepthToSpace": (lower_depth_to_space,),
     "DequantizeLinear": (lower_dequantize_linear,),
     "Div": (operation("div"), lower_function_alone, lower_binary),
+    "DynamicQuantizeLinear": (lower_dynamic_quantize_linear,),
     "Elu": (lower_function_alone, lower_elu),
     "Equal": (operation("equal"),),
     "Exp": (operation("exp"), lower_function_alone),
@@ -241,3 +248,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Xor": (operation("xor"),),
 }
 """Operator of ONNX -> its rules, in order. Without one a node runs in ONNX Runtime."""
+
+RUNTIME_RULES: dict[str, tuple[Rule, ...]] = {
+    "DynamicQuantizeMatMul": (lower_dynamic_matmul,),
+    "MatMulIntegerToFloat": (lower_matmul_integer_to_float,),
+    "MatMulNBits": (lower_matmul_nbits,),
+}
+"""The same for operators that ONNX Runtime adds."""

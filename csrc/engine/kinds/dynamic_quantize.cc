@@ -1,0 +1,68 @@
+// x float32 to codes by ranges of its own (N68): of all of it, or of blocks along its last axis.
+#include "steps/dynamic_quantize.h"
+
+#include "engine/checker.h"
+#include "engine/fields.h"
+#include "engine/kinds.h"
+#include "engine/kinds/views.h"
+#include "engine/sizes.h"
+
+namespace intact::engine {
+namespace {
+
+struct DynamicQuantize final : PlanStep {
+  explicit DynamicQuantize(Fields& f)
+      : PlanStep(f, {}),
+        x(f.reads("x")),
+        y(f.writes("y")),
+        scales(f.writes("scales")),
+        zero_points(f.writes("zero_points", true)),
+        block(f.integer("block")) {}
+
+  void check(const Checker& checker) const override {
+    const bool is_signed = zero_points == kNoValue;
+    checker.floats(x, scales);
+    checker.that(block >= 0, "a block of 0 elements, which is all of x, or more");
+    checker.that(checker.rank(x) > 0 && checker.rank(x) == checker.rank(y), "one rank");
+    checker.that(checker.is(y, is_signed ? Type::i8 : Type::u8), "int8, or uint8 with zero points");
+    for (const int value : {scales, is_signed ? scales : zero_points}) {
+      checker.that(checker.rank(value) == (block == 0 ? 0 : checker.rank(x)), "a scale for each block");
+    }
+    checker.that(is_signed || checker.is(zero_points, Type::u8), "zero points of uint8");
+  }
+
+  void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const override {
+    const Shape& shape = sizes.of(x);
+    Shape ranges;
+    if (block != 0) {
+      ranges = shape;
+      ranges[shape.rank - 1] = shape.last() / block + (shape.last() % block != 0 ? 1 : 0);
+    }
+    made = {shape, ranges};
+    if (zero_points != kNoValue) made.push_back(ranges);
+  }
+
+  void bind(Binding& binding) const override {
+    const View from = rows_read(binding, x);
+    const RowsWritten codes(binding, y), ranges(binding, scales);
+    DynamicQuantizeSpec spec{from, codes.rows(), ranges.rows(), {}, block};
+    std::optional<RowsWritten> zeros;
+    if (zero_points != kNoValue) spec.zeros = zeros.emplace(binding, zero_points).rows();
+    if (block == 0) binding.add(make_dynamic_range(*binding.kernels.reduce, spec));
+    binding.add(make_dynamic_quantize(*binding.kernels.dynamic_quantize, spec));
+    codes.finish(binding);
+    ranges.finish(binding);
+    if (zeros) zeros->finish(binding);
+  }
+
+  int x, y, scales, zero_points;
+  int64_t block;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanStep> read_dynamic_quantize(Fields& fields) {
+  return std::make_unique<DynamicQuantize>(fields);
+}
+
+}  // namespace intact::engine

@@ -1,0 +1,63 @@
+// Products of codes with block weights: numerics.block_product (N69), normative. K is cut into pieces whose
+// elements share all scales. A piece has an exact int32 sum for each output, which is scaled and added to the
+// output, one piece after the other, each operation rounded by itself.
+//
+// Weights are codes of 4 or 8 bits without a sign, in panels of 16 outputs and units of 8 elements along K.
+// Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each output,
+// then those of the other four; of 4 bits the first are the low halves of 64 bytes, the others the high ones.
+// Rows lie in groups, whose size a kernel says; the last group has rows that nobody asked for. Numbers of a
+// group lie by turns: one of each row, then the next one of each. So do codes, four neighbours at a time,
+// unless a kernel wants each row by itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cpu.h"
+
+namespace intact {
+
+constexpr size_t kBlockPanel = 16, kBlockUnit = 8;
+
+struct BlockGemm {
+  const int8_t* x;  // [groups], of group * units * 8 codes, zeros behind the last
+  size_t rows;
+  const int32_t* negatives;  // [groups][pieces][group]: sums of codes less their zeros, with the other sign
+  const float* x_scales;  // [groups][x_blocks][group]
+  const int32_t* x_zeros;  // likewise; nullptr: all are 0
+  size_t x_blocks;
+  const uint8_t* codes;  // [panels][units]
+  const float* scales;  // [panels][w_blocks][16]
+  const uint8_t* zeros;  // likewise; nullptr: half of the codes' range
+  const float* minima;  // likewise; nullptr: none
+  const int32_t* sums;  // [panels][pieces][16]: of the weights' codes; wanted where there are x_zeros
+  size_t w_blocks;
+  const float* bias;  // [panels][16], or nullptr
+  size_t k, units, pieces, piece;  // elements and units in all, and of a piece; the last piece may have fewer
+  size_t x_every, w_every;  // pieces of a block
+  float* y;  // [rows][y_pitch]
+  size_t y_pitch, columns;  // columns begin with those of the first panel
+  uint8_t* scratch;  // as the kernel says
+};
+
+struct BlockGemmOps {
+  static constexpr const char* kFamily = "block_gemm";
+  size_t group;
+  bool by_turns;  // codes
+  size_t least_rows;  // from here on it is the best where it runs
+  size_t scratch;  // bytes for each unit
+  void (*multiply4)(const BlockGemm& g);
+  void (*multiply8)(const BlockGemm& g);
+};
+
+// Elements of a piece.
+constexpr size_t elements_of_piece(const BlockGemm& g, size_t p) {
+  const size_t from = p * g.piece * kBlockUnit, rest = g.k - from;
+  return rest < g.piece * kBlockUnit ? rest : g.piece * kBlockUnit;
+}
+
+#define INTACT_KERNEL(name, needs) extern const BlockGemmOps name;
+#include "kernels/block_gemm/kernels.inc"
+#undef INTACT_KERNEL
+
+}  // namespace intact

@@ -1,0 +1,176 @@
+// Tiles of rows by one panel, for every instruction set that sums fours of bytes. Such a set is a type S:
+//   S::V                    registers (base/vector/vector.h)
+//   S::kOffset              what its codes of 8 bits are less than those in memory
+//   S::kGroups, kVectors    of the largest tile
+//   S::add<kBits>(acc, codes, x, units)
+//                           adds products of `units` units to acc[rows][vectors]; codes begin at a panel's
+//                           registers, x at the groups' rows
+#pragma once
+
+#include <cstring>
+
+#include "base/vector/vector.h"
+#include "kernels/block_gemm/block_gemm.h"
+
+namespace intact::block_gemm {
+
+using vec::F;
+using vec::I;
+
+constexpr size_t kGroup = 4;
+
+// Four codes of a row of a group, as a number.
+INTACT_INLINE int32_t four(const int8_t* group, size_t four, int row) {
+  int32_t bytes;
+  std::memcpy(&bytes, group + (four * kGroup + static_cast<size_t>(row)) * 4, 4);
+  return bytes;
+}
+
+// Products of kRows rows from `group` on by kVectors registers of a panel from `lane` on. One row is the
+// first of its group, more are whole groups.
+template <class S, int kBits, int kRows, int kVectors>
+struct Tile {
+  using V = typename S::V;
+  static constexpr int kMiddleBits = kBits - 1, kParts = (kRows + 3) / 4;
+  static constexpr bool kIsShifted = kBits == 8 && S::kOffset != 0;  // half of the range is 0 then
+
+  F<V> y[kRows][kVectors];
+  I<V> acc[kRows][kVectors];
+
+  template <class T>
+  static INTACT_INLINE T of_row(const T* values, size_t each, size_t group, size_t at, int r) {
+    const auto row = static_cast<size_t>(r);
+    return values[((group + row / kGroup) * each + at) * kGroup + row % kGroup];
+  }
+
+  INTACT_INLINE void begin(const BlockGemm& g, size_t group, size_t piece, size_t at) {
+    if (g.zeros == nullptr) {
+      INTACT_UNROLL("GCC unroll 12")
+      for (int r = 0; r < kRows; ++r) {
+        const I<V> first = kIsShifted ? V::set_int(0)
+                                      : V::template shift_left<kMiddleBits>(
+                                            V::set_int(of_row(g.negatives, g.pieces, group, piece, r)));
+        for (int v = 0; v < kVectors; ++v) acc[r][v] = first;
+      }
+      return;
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      I<V> zero = V::load_u8(g.zeros + at + static_cast<size_t>(v) * V::kWidth);
+      if (kIsShifted) zero = V::sub_int(zero, V::set_int(S::kOffset));
+      INTACT_UNROLL("GCC unroll 12")
+      for (int r = 0; r < kRows; ++r) {
+        acc[r][v] = V::multiply_int(zero, V::set_int(of_row(g.negatives, g.pieces, group, piece, r)));
+      }
+    }
+  }
+
+  INTACT_INLINE void finish(const BlockGemm& g, size_t group, size_t piece, size_t x_block, size_t at,
+                            const int32_t* sums) {
+    INTACT_UNROLL("GCC unroll 4")
+    for (int v = 0; v < kVectors; ++v) {
+      const size_t across = static_cast<size_t>(v) * V::kWidth;
+      const F<V> scales = V::load(g.scales + at + across);
+      if (g.x_zeros != nullptr) {
+        I<V> sum = V::load_int(sums + across);
+        if (kIsShifted)
+          sum = V::sub_int(sum, V::set_int(S::kOffset * static_cast<int32_t>(elements_of_piece(g, piece))));
+        for (int r = 0; r < kRows; ++r) {
+          const I<V> zero = V::set_int(of_row(g.x_zeros, g.x_blocks, group, x_block, r));
+          acc[r][v] = V::sub_int(acc[r][v], V::multiply_int(zero, sum));
+        }
+      }
+      INTACT_UNROLL("GCC unroll 12")
+      for (int r = 0; r < kRows; ++r) {
+        const F<V> scale = V::set(of_row(g.x_scales, g.x_blocks, group, x_block, r));
+        y[r][v] = y[r][v] + V::to_float(acc[r][v]) * (scale * scales);
+      }
+      if (g.minima == nullptr) continue;
+      const F<V> minima = V::load(g.minima + at + across);
+      for (int r = 0; r < kRows; ++r) {
+        const int32_t total = -of_row(g.negatives, g.pieces, group, piece, r);
+        const F<V> scale = V::set(of_row(g.x_scales, g.x_blocks, group, x_block, r));
+        y[r][v] = y[r][v] + V::set(static_cast<float>(total)) * (scale * minima);
+      }
+    }
+  }
+
+  INTACT_INLINE void run(const BlockGemm& g, size_t panel, size_t group, size_t lane) {
+    INTACT_UNROLL("GCC unroll 12")
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) y[r][v] = V::set(0.0f);
+    }
+    const uint8_t* codes = g.codes + panel * g.units * (kBits * 16) + lane * 4;
+    const int8_t* x[kParts];
+    constexpr size_t kUnitBytes = kBlockUnit * kGroup;
+    for (int i = 0; i < kParts; ++i) x[i] = g.x + (group + static_cast<size_t>(i)) * g.units * kUnitBytes;
+    size_t x_block = 0, w_block = 0, x_left = g.x_every, w_left = g.w_every;
+    for (size_t p = 0; p < g.pieces; ++p) {
+      const size_t units = p + 1 < g.pieces ? g.piece : g.units - p * g.piece;
+      const size_t at = (panel * g.w_blocks + w_block) * kBlockPanel + lane;
+      begin(g, group, p, at);
+      S::template add<kBits>(acc, codes, x, units);
+      codes += units * (kBits * 16);
+      for (int i = 0; i < kParts; ++i) x[i] += units * kUnitBytes;
+      finish(g, group, p, x_block, at, g.sums + (panel * g.pieces + p) * kBlockPanel + lane);
+      if (--x_left == 0) {
+        ++x_block;
+        x_left = g.x_every;
+      }
+      if (--w_left == 0) {
+        ++w_block;
+        w_left = g.w_every;
+      }
+    }
+    store(g, panel * kBlockPanel + lane, group * kGroup);
+  }
+
+  INTACT_INLINE void store(const BlockGemm& g, size_t column, size_t row) const {
+    for (int v = 0; v < kVectors; ++v) {
+      const size_t from = column + static_cast<size_t>(v) * V::kWidth;
+      if (from >= g.columns) return;
+      const size_t n = g.columns - from < V::kWidth ? g.columns - from : V::kWidth;
+      INTACT_UNROLL("GCC unroll 12")
+      for (int r = 0; r < kRows; ++r) {
+        const size_t to = row + static_cast<size_t>(r);
+        if (kRows > 1 && to >= g.rows) break;
+        F<V> sum = y[r][v];
+        if (g.bias != nullptr) sum = sum + V::load(g.bias + from);
+        vec::store<V>(g.y + to * g.y_pitch + from, sum, n);
+      }
+    }
+  }
+};
+
+// From `row` on, as many groups as there are whole tiles for; the last one may be cut.
+template <class S, int kBits, int kRows, int kVectors>
+INTACT_APART void tiles(const BlockGemm& g, size_t panel, size_t& row, size_t end) {
+  for (; row + kRows <= end; row += kRows) {
+    for (size_t lane = 0; lane < kBlockPanel; lane += kVectors * S::V::kWidth) {
+      Tile<S, kBits, kRows, kVectors> tile;
+      tile.run(g, panel, row / kGroup, lane);
+    }
+  }
+}
+
+// A single row reads each code once, so that it takes the whole panel at a time.
+template <class S, int kBits>
+void multiply(const BlockGemm& g) {
+  constexpr int kAll = static_cast<int>(kBlockPanel / S::V::kWidth);
+  const size_t end = (g.rows + kGroup - 1) / kGroup * kGroup;
+  for (size_t panel = 0; panel * kBlockPanel < g.columns; ++panel) {
+    size_t row = 0;
+    if (g.rows == 1) {
+      tiles<S, kBits, 1, kAll>(g, panel, row, 1);
+      continue;
+    }
+    if (S::kGroups > 1) tiles<S, kBits, 4 * S::kGroups, S::kVectors>(g, panel, row, end);
+    tiles<S, kBits, 4, S::kVectors>(g, panel, row, end);
+  }
+}
+
+template <class S>
+constexpr BlockGemmOps ops_of() {
+  return {kGroup, true, 1, 0, multiply<S, 4>, multiply<S, 8>};
+}
+
+}  // namespace intact::block_gemm

@@ -1,0 +1,45 @@
+// sdot: fours of signed bytes. Codes of 8 bits are read less 128.
+#include "kernels/block_gemm/generic.h"
+
+#if defined(INTACT_NEON_DOT)
+#include "base/vector/neon.h"
+
+namespace intact {
+namespace {
+
+struct Dot128 {
+  using V = Neon;
+  static constexpr int kOffset = 128, kGroups = 1, kVectors = 2;
+
+  template <int kBits, int kRows, int kVectors, size_t kParts>
+  static INTACT_INLINE void add(int32x4_t (&acc)[kRows][kVectors], const uint8_t* codes,
+                                const int8_t* const (&x)[kParts], size_t units) {
+    for (size_t k = 0; k < 2 * units; k += 2, codes += kBits * 16) {
+      for (int v = 0; v < kVectors; ++v) {
+        uint8x16_t first = vld1q_u8(codes + 16 * v), second;
+        if (kBits == 4) {
+          second = vshrq_n_u8(first, 4);
+          first = vandq_u8(first, vdupq_n_u8(15));
+        } else {
+          second = veorq_u8(vld1q_u8(codes + 64 + 16 * v), vdupq_n_u8(128));
+          first = veorq_u8(first, vdupq_n_u8(128));
+        }
+        for (int r = 0; r < kRows; ++r) {
+          acc[r][v] = vdotq_s32(acc[r][v], vreinterpretq_s8_u8(first), fours(x[0], k, r));
+          acc[r][v] = vdotq_s32(acc[r][v], vreinterpretq_s8_u8(second), fours(x[0], k + 1, r));
+        }
+      }
+    }
+  }
+
+  static INTACT_INLINE int8x16_t fours(const int8_t* group, size_t at, int row) {
+    return vreinterpretq_s8_s32(vdupq_n_s32(block_gemm::four(group, at, row)));
+  }
+};
+
+}  // namespace
+
+const BlockGemmOps block_gemm_neondot = block_gemm::ops_of<Dot128>();
+
+}  // namespace intact
+#endif

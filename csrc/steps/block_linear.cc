@@ -1,0 +1,291 @@
+#include "steps/block_linear.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/tuning.h"
+#include "kernels/registry.h"
+#include "steps/common/row_index.h"
+
+namespace intact {
+namespace {
+
+constexpr auto kUnit = static_cast<int64_t>(kBlockUnit), kPanel = static_cast<int64_t>(kBlockPanel);
+
+int64_t parts_of(int64_t n, int64_t part) { return n / part + (n % part != 0 ? 1 : 0); }
+
+template <class T>
+T* row_of(const View& v, const Memory& memory, int64_t row) {
+  return reinterpret_cast<T*>(v.at<uint8_t>(memory) + row * v.strides[0]);
+}
+
+void demand_matrix(const View& v, Type type, int64_t rows, int64_t columns, const char* what) {
+  demand_rows(v);
+  demand(v.type == type && v.sizes[0] == rows && v.sizes[1] == columns, what);
+}
+
+void demand_groups(const View& v, Type type, int64_t groups, int64_t columns, const char* what) {
+  const int64_t row = columns * static_cast<int64_t>(bytes_of(type));
+  demand_matrix(v, type, groups, columns, what);
+  demand(groups < 2 || v.strides[0] == row, "groups do not follow each other");
+}
+
+class BlockRows final : public Step {
+ public:
+  BlockRows(const BlockGemmOps& ops, const BlockRowsSpec& s, const BlockCut& cut)
+      : s_(s),
+        cut_(cut),
+        rows_(s.x.sizes[0]),
+        group_(static_cast<int64_t>(ops.group)),
+        groups_(parts_of(rows_, group_)),
+        row_step_(ops.by_turns ? 4 : cut.row_bytes()),
+        four_step_(ops.by_turns ? 4 * group_ : 4) {
+    demand_rows(s.x);
+    demand(s.x.type == Type::i8 || s.x.type == Type::u8, "codes are bytes");
+    demand(s.x.sizes[1] == cut.k, "rows are as long as the weights");
+    demand(s.zeros.has_value() == (s.x.type == Type::u8), "unsigned codes have zero points");
+    demand(!s.x_zeros || s.zeros, "zero points are laid out too");
+    demand_matrix(s.x_scales, Type::f32, rows_, cut.x_blocks, "a scale for each block");
+    if (s.x_zeros) demand_matrix(*s.x_zeros, Type::u8, rows_, cut.x_blocks, "a zero point for each block");
+    demand_groups(s.codes, Type::i8, groups_, cut.row_bytes() * group_, "whole units");
+    demand_groups(s.negatives, Type::i32, groups_, cut.pieces * group_, "a sum for each piece");
+    demand_groups(s.scales, Type::f32, groups_, cut.x_blocks * group_, "a scale for each block");
+    if (s.zeros) demand_groups(*s.zeros, Type::i32, groups_, cut.x_blocks * group_, "a zero for each block");
+    each_ = std::max<int64_t>(1, static_cast<int64_t>(tuning::tensors::kGrain) / (cut.k * group_));
+    reads(s.x);
+    reads(s.x_scales);
+    if (s.x_zeros) reads(*s.x_zeros);
+    for (const View* v : {&s.codes, &s.negatives, &s.scales}) writes(*v);
+    if (s.zeros) writes(*s.zeros);
+  }
+  std::string name() const override { return "block_rows"; }
+  size_t items() const override { return static_cast<size_t>(parts_of(groups_, each_)); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    const int64_t last = std::min(static_cast<int64_t>(end) * each_, groups_);
+    for (int64_t group = static_cast<int64_t>(begin) * each_; group < last; ++group) {
+      for (int64_t turn = 0; turn < group_; ++turn) lay(memory, group, turn);
+    }
+  }
+
+ private:
+  void lay(const Memory& memory, int64_t group, int64_t turn) const {
+    const int64_t row = group * group_ + turn;
+    const bool is_there = row < rows_;
+    auto* const scales = row_of<float>(s_.scales, memory, group) + turn;
+    auto* const zeros = s_.zeros ? row_of<int32_t>(*s_.zeros, memory, group) + turn : nullptr;
+    for (int64_t b = 0; b < cut_.x_blocks; ++b) {
+      scales[b * group_] = is_there ? row_of<const float>(s_.x_scales, memory, row)[b] : 0.0f;
+      if (zeros == nullptr) continue;
+      const bool has_zero = is_there && s_.x_zeros;
+      zeros[b * group_] = (has_zero ? row_of<const uint8_t>(*s_.x_zeros, memory, row)[b] : 0) - 128;
+    }
+    const auto* const x = is_there ? row_of<const uint8_t>(s_.x, memory, row) : nullptr;
+    lay_codes(x, row_of<int8_t>(s_.codes, memory, group) + row_step_ * turn, zeros,
+              row_of<int32_t>(s_.negatives, memory, group) + turn);
+  }
+
+  // A row's fours, each beside those of the other rows of its group, and the sums of its pieces; of no row
+  // zeros.
+  void lay_codes(const uint8_t* x, int8_t* to, const int32_t* zeros, int32_t* negatives) const {
+    const uint32_t flip = s_.x.type == Type::u8 ? 0x80808080u : 0u;
+    for (int64_t p = 0; p < cut_.pieces; ++p) {
+      const int64_t from = p * cut_.piece * kUnit, end = std::min(from + cut_.piece * kUnit, cut_.k);
+      int32_t sum = 0;
+      for (int64_t i = from; i < parts_of(end, kUnit) * kUnit; i += 4) {
+        uint32_t codes = 0;
+        if (x != nullptr && i + 4 <= end) {
+          std::memcpy(&codes, x + i, 4);
+          codes ^= flip;
+        } else if (x != nullptr && i < end) {
+          std::memcpy(&codes, x + i, static_cast<size_t>(end - i));
+          codes = (codes ^ flip) & ((1u << (8 * (end - i))) - 1);
+        }
+        std::array<int8_t, 4> four;
+        std::memcpy(four.data(), &codes, 4);
+        std::memcpy(to + i / 4 * four_step_, &codes, 4);
+        for (const int8_t code : four) sum += code;
+      }
+      const bool is_shifted = zeros != nullptr && x != nullptr;
+      const int32_t zero = is_shifted ? zeros[p / cut_.x_every * group_] : 0;
+      negatives[p * group_] = zero * static_cast<int32_t>(end - from) - sum;
+    }
+  }
+
+  BlockRowsSpec s_;
+  BlockCut cut_;
+  int64_t rows_, group_, groups_, row_step_, four_step_, each_;
+};
+
+class BlockLinear final : public Step {
+ public:
+  BlockLinear(const BlockGemmOps& ops, const BlockLinearSpec& s, const BlockCut& cut)
+      : ops_(ops), s_(s), cut_(cut), rows_(s.y.sizes[0]), columns_(s.y.sizes[1]) {
+    demand(s.bits == 4 || s.bits == 8, "codes have 4 or 8 bits");
+    demand_matrix(s.y, Type::f32, rows_, columns_, "outputs are float32");
+    const auto group = static_cast<int64_t>(ops.group), groups = parts_of(rows_, group);
+    demand_groups(s.x_codes, Type::i8, groups, cut.row_bytes() * group, "whole units");
+    demand_groups(s.negatives, Type::i32, groups, cut.pieces * group, "a sum for each piece");
+    demand_groups(s.x_scales, Type::f32, groups, cut.x_blocks * group, "a scale for each block");
+    if (s.x_zeros)
+      demand_groups(*s.x_zeros, Type::i32, groups, cut.x_blocks * group, "a zero for each block");
+    demand(s.y.strides[0] % 4 == 0 && s.y.strides[0] >= 0 && s.y.offset % 4 == 0, "rows of floats");
+    demand(columns_ > 0 && columns_ < kMostElements, "there are outputs");
+    const auto panels = static_cast<size_t>(parts_of(columns_, kPanel));
+    const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
+    const size_t bytes = panels * static_cast<size_t>(cut.units) * static_cast<size_t>(s.bits) * 16;
+    demand_vector(s.weight, Type::u8, bytes, "packed codes of another size");
+    demand_vector(s.scales, Type::f32, values, "a scale for each block of weights");
+    if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
+    if (s.minima) demand_vector(*s.minima, Type::f32, values, "a minimum for each block of weights");
+    demand(s.x_zeros.has_value() == s.sums.has_value(), "zero points need the sums of codes");
+    if (s.sums)
+      demand_vector(*s.sums, Type::i32, panels * static_cast<size_t>(cut.pieces) * kBlockPanel, "sums");
+    if (s.bias)
+      demand_vector(*s.bias, Type::f32, panels * kBlockPanel, "one number of a bias for each output");
+    cut_items();
+    declare();
+  }
+
+  std::string name() const override { return name_of(&ops_); }
+  size_t items() const override { return static_cast<size_t>(blocks_ * chunks_); }
+  size_t scratch() const override { return ops_.scratch * static_cast<size_t>(cut_.units); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    for (auto item = static_cast<int64_t>(begin); item < static_cast<int64_t>(end); ++item) {
+      const int64_t row = item % blocks_ * block_, panel = item / blocks_ * chunk_;
+      BlockGemm g = part(memory, panel);
+      g.scratch = scratch;
+      g.rows = static_cast<size_t>(std::min(block_, rows_ - row));
+      const int64_t group = row / static_cast<int64_t>(ops_.group);
+      g.x = row_of<const int8_t>(s_.x_codes, memory, group);
+      g.negatives = row_of<const int32_t>(s_.negatives, memory, group);
+      g.x_scales = row_of<const float>(s_.x_scales, memory, group);
+      if (s_.x_zeros) g.x_zeros = row_of<const int32_t>(*s_.x_zeros, memory, group);
+      g.y = row_of<float>(s_.y, memory, row) + panel * kPanel;
+      s_.bits == 4 ? ops_.multiply4(g) : ops_.multiply8(g);
+    }
+  }
+
+ private:
+  void cut_items() {
+    using namespace tuning::block_products;
+    block_ = std::max<int64_t>(1, std::min(kMostRows, rows_));
+    const int64_t panels = parts_of(columns_, kPanel), each = std::max<int64_t>(1, block_ * cut_.k * kPanel);
+    chunk_ = std::clamp<int64_t>(kItem / each, 1, panels);
+    blocks_ = parts_of(rows_, block_);
+    chunks_ = parts_of(panels, chunk_);
+  }
+
+  void declare() {
+    for (const View* v : {&s_.x_codes, &s_.negatives, &s_.x_scales, &s_.weight, &s_.scales}) reads(*v);
+    for (const std::optional<View>* v : {&s_.x_zeros, &s_.zeros, &s_.minima, &s_.sums, &s_.bias}) {
+      if (*v) reads(**v);
+    }
+    writes(s_.y);
+  }
+
+  // The weights from a panel on.
+  BlockGemm part(const Memory& memory, int64_t panel) const {
+    BlockGemm g{};
+    const int64_t values = panel * cut_.w_blocks * kPanel;
+    g.x_blocks = static_cast<size_t>(cut_.x_blocks);
+    g.w_blocks = static_cast<size_t>(cut_.w_blocks);
+    g.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
+    g.scales = s_.scales.at<const float>(memory) + values;
+    if (s_.zeros) g.zeros = s_.zeros->at<const uint8_t>(memory) + values;
+    if (s_.minima) g.minima = s_.minima->at<const float>(memory) + values;
+    if (s_.sums) g.sums = s_.sums->at<const int32_t>(memory) + panel * cut_.pieces * kPanel;
+    if (s_.bias) g.bias = s_.bias->at<const float>(memory) + panel * kPanel;
+    g.k = static_cast<size_t>(cut_.k);
+    g.units = static_cast<size_t>(cut_.units);
+    g.pieces = static_cast<size_t>(cut_.pieces);
+    g.piece = static_cast<size_t>(cut_.piece);
+    g.x_every = static_cast<size_t>(cut_.x_every);
+    g.w_every = static_cast<size_t>(cut_.w_every);
+    g.y_pitch = static_cast<size_t>(s_.y.strides[0] / 4);
+    g.columns = static_cast<size_t>(std::min(chunk_ * kPanel, columns_ - panel * kPanel));
+    return g;
+  }
+
+  const BlockGemmOps& ops_;
+  BlockLinearSpec s_;
+  BlockCut cut_;
+  int64_t rows_, columns_;
+  int64_t block_ = 1, chunk_ = 1, blocks_ = 0, chunks_ = 0;  // rows and panels of an item
+};
+
+}  // namespace
+
+BlockCut::BlockCut(int64_t k_, int64_t x_block, int64_t w_block) : k(k_), units(parts_of(k_, kUnit)) {
+  demand(0 < k && k < kMostElements && x_block > 0 && w_block > 0, "blocks have elements");
+  const int64_t x_size = std::min(x_block, k), w_size = std::min(w_block, k);
+  const int64_t small = std::min(x_size, w_size), large = std::max(x_size, w_size);
+  demand(large == k || large % small == 0, "blocks of one side are parts of those of the other");
+  demand(small == k || (small % kUnit == 0 && (large == k || large % kUnit == 0)),
+         "a block ends within a unit");
+  demand(small < (int64_t{1} << 31) / (255 * 255), "a sum may leave int32");
+  piece = parts_of(small, kUnit);
+  pieces = parts_of(k, small);
+  x_blocks = parts_of(k, x_size);
+  w_blocks = parts_of(k, w_size);
+  x_every = x_size == k ? pieces : x_size / small;
+  w_every = w_size == k ? pieces : w_size / small;
+}
+
+std::unique_ptr<Step> make_block_rows(const BlockGemmOps& ops, const BlockRowsSpec& spec,
+                                      const BlockCut& cut) {
+  return std::make_unique<BlockRows>(ops, spec, cut);
+}
+
+std::unique_ptr<Step> make_block_linear(const BlockGemmOps& ops, const BlockLinearSpec& spec,
+                                        const BlockCut& cut) {
+  return std::make_unique<BlockLinear>(ops, spec, cut);
+}
+
+std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits) {
+  const auto outputs = static_cast<size_t>(n), depth = static_cast<size_t>(k),
+             each = static_cast<size_t>(bits);
+  const size_t row = (depth * each + 7) / 8, units = (depth + kBlockUnit - 1) / kBlockUnit;
+  const size_t panels = (outputs + kBlockPanel - 1) / kBlockPanel;
+  const bool is_half = packed_bits(bits) == 4;
+  const size_t unit_bytes = is_half ? 64 : 128;
+  std::vector<uint8_t> packed(panels * units * unit_bytes);
+  for (size_t i = 0; i < outputs; ++i) {
+    const uint8_t* const from = stream.data() + i * row;
+    uint8_t* const panel = packed.data() + i / kBlockPanel * units * unit_bytes + i % kBlockPanel * 4;
+    for (size_t at = 0; at < depth; ++at) {
+      const size_t bit = at * each, byte = bit / 8;
+      const unsigned both = from[byte] | (byte + 1 < row ? unsigned{from[byte + 1]} << 8 : 0u);
+      const unsigned code = both >> (bit % 8) & ((1u << each) - 1);
+      uint8_t* const unit = panel + at / kBlockUnit * unit_bytes + at % 4;
+      const size_t half = at % kBlockUnit / 4;
+      if (is_half) {
+        *unit = static_cast<uint8_t>(*unit | code << (4 * half));
+      } else {
+        unit[half * 64] = static_cast<uint8_t>(code);
+      }
+    }
+  }
+  return packed;
+}
+
+std::vector<int32_t> sum_block_codes(std::span<const uint8_t> packed, int64_t n, int bits,
+                                     const BlockCut& cut) {
+  const auto panels = static_cast<size_t>(parts_of(n, kPanel)), units = static_cast<size_t>(cut.units),
+             pieces = static_cast<size_t>(cut.pieces), piece = static_cast<size_t>(cut.piece);
+  const bool is_half = bits == 4;
+  std::vector<int32_t> sums(panels * pieces * kBlockPanel);
+  const uint8_t* from = packed.data();
+  for (size_t panel = 0; panel < panels; ++panel) {
+    for (size_t unit = 0; unit < units; ++unit) {
+      int32_t* const to = sums.data() + (panel * pieces + unit / piece) * kBlockPanel;
+      for (size_t i = 0; i < (is_half ? 64u : 128u); ++i, ++from)
+        to[i % 64 / 4] += is_half ? (*from & 15) + (*from >> 4) : *from;
+    }
+  }
+  return sums;
+}
+
+}  // namespace intact

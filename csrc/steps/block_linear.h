@@ -1,0 +1,81 @@
+// Rows of codes times block weights (N69), in two steps: rows are laid out once, then multiplied by panels.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/block_gemm/block_gemm.h"
+#include "runtime/step.h"
+
+namespace intact {
+
+// How K falls into units and pieces.
+struct BlockCut {
+  int64_t k, units, piece, pieces;  // units of 8 elements, in all and of a piece
+  int64_t x_every, w_every;  // pieces of a block
+  int64_t x_blocks, w_blocks;
+
+  // Bytes of a row's codes.
+  int64_t row_bytes() const { return units * static_cast<int64_t>(kBlockUnit); }
+
+  // Blocks are of so many elements. Throws std::invalid_argument: neither is a part of the other, or one ends
+  // within a unit, or a sum may leave int32.
+  BlockCut(int64_t k_, int64_t x_block, int64_t w_block);
+};
+
+// Rows of x as products read them: in groups (kernels/block_gemm/block_gemm.h).
+struct BlockRowsSpec {
+  View x;  // i8 or u8 [rows, k], neighbours side by side
+  View x_scales;  // f32 [rows, x_blocks]; rows may have one for all
+  std::optional<View> x_zeros;  // u8, likewise
+  // All dense.
+  View codes;  // i8 [groups, bytes], of u8 less 128
+  View negatives;  // i32 [groups, pieces * group]: sums of codes less their zeros, with the other sign
+  View scales;  // f32 [groups, x_blocks * group]
+  std::optional<View> zeros;  // i32, likewise: zeros less 128; where x is u8
+};
+
+struct BlockLinearSpec {
+  View x_codes, negatives, x_scales;  // what the other step makes
+  std::optional<View> x_zeros;
+  View y;  // f32 [rows, n], neighbours side by side
+  int bits;  // 4 or 8
+  View weight;  // u8 [bytes], packed, as are those below
+  View scales;  // f32 [panels, w_blocks, 16]
+  std::optional<View> zeros;  // u8, likewise
+  std::optional<View> minima;  // f32, likewise
+  std::optional<View> sums;  // i32 [panels, pieces, 16], where there are x_zeros
+  std::optional<View> bias;  // f32 [panels, 16]
+};
+
+// Throw std::invalid_argument for a step that is unsafe to run (base/check.h).
+std::unique_ptr<Step> make_block_rows(const BlockGemmOps& ops, const BlockRowsSpec& spec,
+                                      const BlockCut& cut);
+std::unique_ptr<Step> make_block_linear(const BlockGemmOps& ops, const BlockLinearSpec& spec,
+                                        const BlockCut& cut);
+
+// Codes of `bits` bits that follow each other bit by bit, the lowest bit first, each of n rows from a byte
+// on; as panels of 4 or 8 bits.
+std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits);
+// Sums of packed codes of each piece, [panels, pieces, 16].
+std::vector<int32_t> sum_block_codes(std::span<const uint8_t> packed, int64_t n, int bits,
+                                     const BlockCut& cut);
+// values[n][blocks] as [panels][blocks][16], zeros behind n.
+template <class T>
+std::vector<T> pack_block_values(std::span<const T> values, int64_t n) {
+  const auto outputs = static_cast<size_t>(n), blocks = values.size() / outputs;
+  std::vector<T> packed((outputs + kBlockPanel - 1) / kBlockPanel * kBlockPanel * blocks);
+  for (size_t i = 0; i < outputs; ++i) {
+    for (size_t b = 0; b < blocks; ++b) {
+      packed[(i / kBlockPanel * blocks + b) * kBlockPanel + i % kBlockPanel] = values[i * blocks + b];
+    }
+  }
+  return packed;
+}
+
+// Bits that codes of `bits` bits take in panels.
+constexpr int packed_bits(int bits) { return bits <= 4 ? 4 : 8; }
+
+}  // namespace intact

@@ -1,0 +1,145 @@
+"""Lowers products whose activations get their ranges while they run, and products with weights in blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, is_float32
+from intact.engine.lower.base.float_weights import bias_vector, write_floats
+from intact.engine.lower.base.rule import who
+from intact.engine.lower.rules.elements.dynamic_quantize import quantize_blocks, quantize_whole
+from intact.engine.lower.rules.products.float_linear import write_float_linear
+from intact.engine.steps import BlockLinear
+from intact.engine.steps.products.block_linear import misfit
+from intact.errors import FileFormatError
+from intact.graph import Node, Value, input_of, ops, read_block_weight
+from intact.numerics import BlockWeights, block_scales, dequantize_blocks, has_block_product, join_stream
+
+
+def lower_matmul_nbits(builder: PlanBuilder, node: Node) -> None:
+    """Lower a MatMulNBits by N70: at accuracy level 4 a product of codes, else of floats."""
+    if input_of(node, 4) is not None:
+        raise NoMatch("its blocks are in an order of their own")
+    for index in (1, 2, 3, 5):
+        if (value := input_of(node, index)) is not None and value not in builder.constants:
+            raise NoMatch(f"its input {index} is computed")
+    try:
+        weights = read_block_weight(node, builder.constants)
+    except FileFormatError as error:
+        raise NoMatch(f"{error.where} is {error.got}") from error
+    bias = bias_vector(builder, input_of(node, 5), weights.shape[0])
+    x = builder.real(node.inputs[0])
+    if not has_block_product(weights, ops.MatMulNBits.of(node).accuracy_level):
+        y = write_floats(builder, node.outputs[0])
+        write_float_linear(builder, [node], x, y, np.ascontiguousarray(dequantize_blocks(weights).T), bias)
+        return
+    codes, scales = quantize_blocks(builder, node, x, weights.block_size)
+    _write_product(builder, node, (codes, scales, ""), weights, bias, weights.block_size)
+
+
+def lower_dynamic_matmul(builder: PlanBuilder, node: Node) -> None:
+    """Lower a DynamicQuantizeMatMul: a DynamicQuantizeLinear, and a product with constant codes."""
+    codes, scale, zero = quantize_whole(builder, node, builder.real(node.inputs[0]))
+    _lower_integers(builder, node, (codes, scale, zero), (2, 3, 4))
+
+
+def lower_matmul_integer_to_float(builder: PlanBuilder, node: Node) -> None:
+    """Lower a MatMulIntegerToFloat with a constant matrix."""
+    operands = [_plain(builder, input_of(node, index)) for index in (0, 2, 4)]
+    _lower_integers(builder, node, (operands[0], operands[1], operands[2]), (3, 5, 6))
+
+
+def _plain(builder: PlanBuilder, value: Value | None) -> str:
+    """Return a tensor of numbers, or a constant in its place; "" for none."""
+    if value is None:
+        return ""
+    if (array := builder.constants(value)) is not None:
+        return builder.hold(value.name or "", array)
+    tensor = builder.tensors.get(value.name or "")
+    if tensor is None or tensor.codes is not None:
+        raise NoMatch(f"'{value.name}' is made by no native step, or lies on a grid of its own")
+    return tensor.name
+
+
+def _lower_integers(
+    builder: PlanBuilder, node: Node, x: tuple[str, str, str], at: tuple[int, int, int]
+) -> None:
+    """Write the product of codes with the constant matrix of codes at input 1.
+
+    Args:
+        x: Codes, scale and zero point.
+        at: Inputs of the matrix's scale, its zero point and the bias.
+    """
+    matrix = builder.constant(node.inputs[1], "its matrix")
+    scale = builder.constant(input_of(node, at[0]), "its matrix' scale")
+    zero_value = input_of(node, at[1])
+    zero = None if zero_value is None else builder.constant(zero_value, "its matrix' zero point")
+    if matrix.ndim != 2 or matrix.dtype not in (np.int8, np.uint8) or scale.dtype != np.float32:
+        raise NoMatch("its matrix is no matrix of int8 or uint8 codes")
+    outputs = matrix.shape[1]
+    for parameter in (scale, zero):
+        if parameter is not None and parameter.size not in (1, outputs):
+            raise NoMatch("its matrix' scales do not belong to its columns")
+    bias = bias_vector(builder, input_of(node, at[2]), outputs)
+    weights = BlockWeights(
+        np.ascontiguousarray(matrix.T), matrix.dtype.name, _column(scale, outputs), max(matrix.shape[0], 1),
+        None if zero is None else _column(zero, outputs),
+    )  # fmt: skip
+    _write_product(builder, node, x, weights, bias, weights.block_size)
+
+
+def _column(parameter: NDArray[np.generic], outputs: int) -> NDArray[np.generic]:
+    return np.ascontiguousarray(np.broadcast_to(parameter.reshape(-1), (outputs,)))[:, None]
+
+
+def _write_product(
+    builder: PlanBuilder, node: Node, x: tuple[str, str, str], weights: BlockWeights,
+    bias: NDArray[np.float32] | None, x_block: int,
+) -> None:  # fmt: skip
+    """Write the step of a product; codes with a sign are stored without it."""
+    codes, scales, points = x
+    outputs, inputs = weights.shape
+    if not weights.codes.size:
+        raise NoMatch("its weights are empty")
+    if why := misfit(inputs, weights.block_size, x_block):
+        raise NoMatch(f"it has {why}")
+    if len(builder.tensors[codes].shape) < 1 or not is_float32(node.outputs[0]):
+        raise NoMatch("it reads a single number, or makes something else than float32")
+    dtype = builder.tensors[codes].dtype
+    if dtype not in ("int8", "uint8") or (points and dtype == "int8"):
+        raise NoMatch(f"its codes are {dtype}{' with zero points' if points else ''}")
+    ranges = [_rank(builder, name) for name in (scales, points) if name]
+    if any(rank not in (0, len(builder.tensors[codes].shape)) for rank in ranges):
+        raise NoMatch("its scale is a vector")
+    steps, zero = _without_sign(weights)
+    source = node.inputs[1]
+    base = source.name if source is not None else node.name
+    y = builder.write_plain(node.outputs[0], "float32")
+    if dims_of(node.outputs[0])[-1:] != (outputs,):
+        raise NoMatch("its output has other columns than its weights")
+    step = BlockLinear(
+        *who(node), codes, scales, y,
+        builder.hold(f"{base}.codes", join_stream(steps, weights.bits, 1)),
+        builder.hold(f"{base}.scales", block_scales(weights)),
+        inputs, weights.bits, weights.block_size, x_block, points,
+        "" if zero is None else builder.hold(f"{base}.zero_points", zero),
+        bias="" if bias is None else builder.hold(f"{node.name}.bias", bias),
+    )  # fmt: skip
+    builder.add(step, node)
+
+
+def _rank(builder: PlanBuilder, name: str) -> int:
+    return len(builder.tensors[name].shape) if name in builder.tensors else builder.arrays[name].ndim
+
+
+def _without_sign(weights: BlockWeights) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:
+    """Return codes and zero points without a sign; None where all zero points are half of the range."""
+    middle = 2 ** (weights.bits - 1)
+    shift = middle if weights.codes.dtype == np.int8 else 0
+    codes = (weights.codes.astype(np.int16) + shift).astype(np.uint8)
+    zero = np.zeros(weights.scales.shape, np.int16)
+    if weights.zero_points is not None:
+        zero = weights.zero_points.astype(np.int16)
+    points = zero + np.int16(shift)
+    return codes, None if (points == middle).all() else points.astype(np.uint8)

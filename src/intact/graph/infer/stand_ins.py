@@ -1,0 +1,73 @@
+"""Infers operators that ONNX's inference does not look into, by others of the same shapes in their places.
+
+They are functions that depend on attributes and types, or ONNX Runtime's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import onnx
+from onnx import helper
+
+from intact.graph.core.proto import proto_graphs
+
+_LIKE_FIRST = frozenset({"GroupNormalization", "MeanVarianceNormalization", "Swish"})
+
+
+def infer_with_stand_ins(
+    skeleton: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Infer shapes of `skeleton`, also of operators that have a stand-in meanwhile.
+
+    Args:
+        skeleton: The model; it is as before when this returns.
+        infer: ONNX's shape inference.
+    """
+    originals: dict[str, onnx.NodeProto] = {}
+    nodes = [
+        (graph, node, len(graph.value_info))
+        for graph in proto_graphs(skeleton)
+        for node in graph.node
+        if node.input and len(node.output) == 1
+    ]
+    replaced = [(graph, node, count) for graph, node, count in nodes if _replace(graph, node, originals)]
+    if not replaced:
+        return infer(skeleton)
+    try:
+        inferred_model = infer(skeleton)
+    finally:
+        for graph, node, count in reversed(replaced):
+            node.CopyFrom(originals[node.output[0]])
+            del graph.value_info[count:]
+    for node in _nodes(inferred_model):
+        if node.output and node.output[0] in originals:
+            node.CopyFrom(originals[node.output[0]])
+    return inferred_model
+
+
+def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    for graph in proto_graphs(model):
+        yield from graph.node
+
+
+def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, originals: dict[str, onnx.NodeProto]) -> bool:
+    """Put a stand-in in place of `node`, and `node` into `originals`, where it needs one."""
+    is_product = node.op_type == "MatMulNBits" and node.domain == "com.microsoft"
+    if not is_product and (node.op_type not in _LIKE_FIRST or node.domain):
+        return False
+    original = onnx.NodeProto()
+    original.CopyFrom(node)
+    if is_product:
+        sizes = {attribute.name: attribute.i for attribute in node.attribute}
+        if min(sizes.get("K", 0), sizes.get("N", 0)) < 1:
+            return False
+        matrix = f"{node.output[0]}.intact.matrix"
+        shape = [sizes["K"], sizes["N"]]
+        graph.value_info.append(helper.make_tensor_value_info(matrix, onnx.TensorProto.FLOAT, shape))
+        stand_in = helper.make_node("MatMul", [node.input[0], matrix], list(node.output), name=node.name)
+    else:
+        stand_in = helper.make_node("Identity", node.input[:1], list(node.output), name=node.name)
+    originals[node.output[0]] = original
+    node.CopyFrom(stand_in)
+    return True

@@ -1,0 +1,182 @@
+"""Products with dynamic ranges and with block weights become native steps, with the numbers of the file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
+
+from intact.engine.engine import Engine
+from intact.engine.lower import lower
+from intact.engine.plan import Plan
+from intact.engine.reference import evaluate
+from intact.graph import Session
+from intact.numerics import join_stream
+
+K, N = 72, 24
+
+
+def runtime_node(op_type: str, inputs: list[str], **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(op_type, inputs, ["y"], name="product", domain="com.microsoft", **attributes)
+
+
+def model_of(nodes: list[onnx.NodeProto], constants: dict[str, Any]) -> onnx.ModelProto:
+    return onnx_model(
+        nodes, {"x": ["rows", K]}, {"y": ["rows", N]}, constants, opset=21, domains={"com.microsoft": 1}
+    )
+
+
+def nbits_model(
+    rng: np.random.Generator,
+    bits: int,
+    block: int,
+    level: int,
+    zeros: str,
+    bias: bool,
+    scale: str = "float32",
+) -> onnx.ModelProto:
+    blocks = -(-K // block)
+    codes = rng.integers(0, 2**bits, (N, blocks * block), np.uint8)
+    constants: dict[str, Any] = {
+        "w": join_stream(codes, bits, 1).reshape(N, blocks, block * bits // 8),
+        "s": rng.uniform(-0.05, 0.05, (N, blocks)).astype(scale),
+    }
+    inputs = ["x", "w", "s"]
+    if zeros == "codes":
+        constants["z"] = join_stream(rng.integers(0, 2**bits, (N, blocks), np.uint8), bits, 1)
+    elif zeros == "floats":
+        constants["z"] = rng.uniform(0, 2**bits - 1, (N, blocks)).astype(scale)
+    if bias:
+        constants["b"] = rng.normal(0, 1, N).astype(np.float32)
+    inputs += ["z" if zeros else "", "", "b"] if bias else ["z"] if zeros else []
+    attributes = {"K": K, "N": N, "bits": bits, "block_size": block, "accuracy_level": level}
+    return model_of([runtime_node("MatMulNBits", inputs, **attributes)], constants)
+
+
+def check(model: onnx.ModelProto, kinds: list[str], tolerance: float) -> Plan:
+    """The plan has these steps, the engine the reference's bits, and both the file's numbers."""
+    plan = lower(model)
+    assert [step.kind for step in plan.steps] == kinds
+    rng = np.random.default_rng(7)
+    for rows in (1, 5):
+        x = rng.normal(0, 2, (rows, K)).astype(np.float32)
+        got, want = Engine(plan).run({"x": x})["y"], evaluate(plan, {"x": x})["y"]
+        np.testing.assert_array_equal(got, want)
+        expected = Session(model.SerializeToString()).run({"x": x})["y"]
+        np.testing.assert_allclose(want, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+    return plan
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("block", [16, 32, 128])
+@pytest.mark.parametrize("zeros", ["", "codes"])
+def test_matmul_nbits_of_codes(bits: int, block: int, zeros: str) -> None:
+    model = nbits_model(np.random.default_rng(block), bits, block, 4, zeros, bias=bits == 4)
+    in_codes = (bits, block) != (2, 16)
+    plan = check(model, ["dynamic_quantize", "block_linear"] if in_codes else ["float_linear"], 3e-6)
+    if in_codes:
+        weight = plan.constants[plan.steps[1].weight]  # type: ignore[attr-defined]
+        assert weight.nbytes == N * K * bits // 8
+
+
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("zeros", ["", "codes", "floats"])
+def test_matmul_nbits_of_floats(level: int, zeros: str) -> None:
+    plan = check(
+        nbits_model(np.random.default_rng(1), 4, 32, level, zeros, bias=True), ["float_linear"], 3e-6
+    )
+    if zeros != "floats":
+        assert {entry.form.dtype for entry in plan.stored.values()} == {"uint4"}
+
+
+@pytest.mark.parametrize("level", [0, 4])
+def test_a_bias_behind_is_added_last(level: int) -> None:
+    rng = np.random.default_rng(0)
+    model = nbits_model(rng, 4, 32, level, "", bias=False)
+    product = model.graph.node[0]
+    product.output[:] = ["product"]
+    nodes = [product, helper.make_node("Add", ["product", "bias"], ["y"], name="biased")]
+    constants = [*model.graph.initializer]
+    bias = onnx.numpy_helper.from_array(rng.normal(0, 1, N).astype(np.float32), "bias")
+    whole = onnx_model(
+        nodes, {"x": ["rows", K]}, {"y": ["rows", N]}, [*constants, bias], opset=21,
+        domains={"com.microsoft": 1},
+    )  # fmt: skip
+    kinds = ["dynamic_quantize", "block_linear"] if level else ["float_linear", "binary"]
+    check(whole, kinds, 3e-6)
+
+
+def test_layers_that_read_the_same_share_its_codes() -> None:
+    rng = np.random.default_rng(0)
+    model, other = (nbits_model(rng, 4, 32, 4, "", bias=False) for _ in range(2))
+    nodes = [*model.graph.node, *other.graph.node]
+    renamed = {"w": "w2", "s": "s2"}
+    nodes[1].input[:] = [renamed.get(name, name) for name in nodes[1].input]
+    for node, output in zip(nodes, ("first", "second"), strict=True):
+        node.output[:] = [output]
+        node.name = output
+    constants = [*model.graph.initializer, *other.graph.initializer]
+    for tensor in other.graph.initializer:
+        tensor.name = renamed[tensor.name]
+    joined = onnx_model(
+        [*nodes, helper.make_node("Add", ["first", "second"], ["y"], name="sum")],
+        {"x": ["rows", K]}, {"y": ["rows", N]}, constants, opset=21, domains={"com.microsoft": 1},
+    )  # fmt: skip
+    check(joined, ["dynamic_quantize", "block_linear", "block_linear", "binary"], 3e-6)
+
+
+def integer_constants(rng: np.random.Generator, dtype: str, per_column: bool, zero: bool) -> dict[str, Any]:
+    limits = np.iinfo(dtype)
+    count = (N,) if per_column else ()
+    constants: dict[str, NDArray[Any]] = {
+        "w": rng.integers(limits.min, limits.max + 1, (K, N)).astype(dtype),
+        "s": rng.uniform(0.001, 0.02, count).astype(np.float32),
+        "b": rng.normal(0, 1, N).astype(np.float32),
+    }
+    if zero:
+        constants["z"] = rng.integers(limits.min, limits.max + 1, count).astype(dtype)
+    return constants
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("per_column", [True, False])
+@pytest.mark.parametrize("zero", [True, False])
+@pytest.mark.parametrize("form", ["nodes", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"])
+def test_products_with_one_dynamic_range(dtype: str, per_column: bool, zero: bool, form: str) -> None:
+    constants = integer_constants(np.random.default_rng(3), dtype, per_column, zero)
+    z = ["z"] if zero else [""]
+    quantize = helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "xs", "xz"], name="quantize")
+    if form == "nodes":
+        nodes = [
+            quantize,
+            helper.make_node("MatMulInteger", ["q", "w", "xz", *(z if zero else [])], ["i"], name="sums"),
+            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT, name="cast"),
+            helper.make_node("Mul", ["xs", "s"], ["both"], name="scales"),
+            helper.make_node("Mul", ["f", "both"], ["scaled"], name="scaled"),
+            helper.make_node("Add", ["scaled", "b"], ["y"], name="biased"),
+        ]
+    elif form == "MatMulIntegerToFloat":
+        nodes = [quantize, runtime_node(form, ["q", "w", "xs", "s", "xz", *z, "b"])]
+    else:
+        nodes = [runtime_node(form, ["x", "w", "s", *z, "b"])]
+    check(model_of(nodes, constants), ["dynamic_quantize", "block_linear"], 1e-6)
+
+
+def test_a_sum_with_other_readers_stays() -> None:
+    """An integer sum that somebody else reads is no layer's own."""
+    constants = integer_constants(np.random.default_rng(3), "int8", True, False)
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "xs", "xz"], name="quantize"),
+        helper.make_node("MatMulInteger", ["q", "w", "xz"], ["i"], name="sums"),
+        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT, name="cast"),
+        helper.make_node("Mul", ["xs", "s"], ["both"], name="scales"),
+        helper.make_node("Mul", ["f", "both"], ["scaled"], name="scaled"),
+        helper.make_node("Add", ["scaled", "f"], ["y"], name="sum"),
+    ]
+    plan = lower(model_of(nodes, constants))
+    assert "block_linear" not in [step.kind for step in plan.steps]
