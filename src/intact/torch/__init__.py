@@ -22,6 +22,7 @@ from intact.torch import calib, cuda_ext, nn, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
 from intact.torch.compile_module import compile
+from intact.torch.dynamic_quantization import quantize_dynamic
 from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
 from intact.torch.hf_quantizer import install as _register_with_transformers
 from intact.torch.module_replacement import ReplaceReport, replace_modules
@@ -69,6 +70,7 @@ __all__ = [
     "ops",
     "quant_modules",
     "quantize",
+    "quantize_dynamic",
     "reconstruct",
     "replace_modules",
     "save_checkpoint",
