@@ -94,6 +94,27 @@ def test_matmul_nbits_of_floats(level: int, zeros: str) -> None:
         assert {entry.form.dtype for entry in plan.stored.values()} == {"uint4"}
 
 
+@pytest.mark.parametrize("zeros", ["", "codes", "floats"])
+@pytest.mark.parametrize("level", [0, 4])
+def test_blocks_in_an_order_of_their_own(zeros: str, level: int) -> None:
+    """With codes for zero points ONNX Runtime ignores these, and computes the layer itself."""
+    model = nbits_model(np.random.default_rng(0), 4, 32, level, zeros, bias=False)
+    order = np.random.default_rng(1).permutation(np.arange(K) // 32).astype(np.int32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(order, "order"))
+    product = model.graph.node[0]
+    product.input[:] = [*product.input[:3], "z" if zeros else "", "order"]
+    check(model, ["onnx" if zeros == "codes" else "float_linear"], 3e-6)
+
+
+def test_neighbours_that_an_order_names_are_plain_blocks() -> None:
+    model = nbits_model(np.random.default_rng(0), 4, 32, 4, "", bias=False)
+    order = (np.arange(K) // 32).astype(np.int32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(order, "order"))
+    product = model.graph.node[0]
+    product.input[:] = [*product.input[:3], "", "order"]
+    assert [step.kind for step in lower(model).steps] == ["dynamic_quantize", "block_linear"]
+
+
 @pytest.mark.parametrize("level", [0, 4])
 def test_a_bias_behind_is_added_last(level: int) -> None:
     rng = np.random.default_rng(0)

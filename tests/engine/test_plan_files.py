@@ -55,6 +55,8 @@ def arrays():
         "one": np.ones((), np.float32),
         "mask": np.zeros((1, 8), np.float32),
         "model": np.frombuffer(b"some model", np.uint8),
+        "wb": np.arange(24, dtype=np.uint8).reshape(6, 4),
+        "wbs": np.ones((6, 1), np.float32),
     }
 
 
@@ -82,6 +84,7 @@ def tensors():
     above, below = split_codes("uint16", 2.0**-12, 30000)
     declared += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
     declared += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
+    declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6)]
     return declared
 
 
@@ -136,6 +139,8 @@ def example():
         s.StackPlanes("planes", (), "q", "st", 1, 2, pads=(1, 0), rows=False),
         s.GridSample("grid", (), "x", "grid", "gs", padding="border"),
         s.Expand("expand", (), "me", "ex"),
+        s.DynamicQuantize("ranges", (), "ch", "dq", "dqs", block=8),
+        s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
         s.ShapeArithmetic("sizes", ("Shape1",), ("n",), (("batch", '=["*","batch",8]'),), ("n",)),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),

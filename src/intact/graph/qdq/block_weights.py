@@ -46,7 +46,7 @@ def read_block_weight(node: ir.Node, constants: Constants) -> BlockWeights:
     Per channel and per tensor, all other axes make one block: [channels, ...] becomes [channels, rest].
 
     Raises:
-        FileFormatError: The parts do not fit, or the blocks are in an order of their own; names the node.
+        FileFormatError: The parts do not fit; names the node.
     """
     try:
         weights = (
@@ -64,9 +64,9 @@ def read_block_weight(node: ir.Node, constants: Constants) -> BlockWeights:
 def _nbits(node: ir.Node, constants: Constants) -> BlockWeights | None:
     arrays = [constants(node.inputs[at]) if at < len(node.inputs) else None for at in range(1, 5)]
     codes, scale, zero, order = arrays
-    if codes is None or scale is None or order is not None:
+    if codes is None or scale is None:
         return None
-    return packed_weight(node, codes, scale, zero)
+    return packed_weight(node, codes, scale, zero, order)
 
 
 def _behind_dequantize(node: ir.Node, constants: Constants) -> BlockWeights | None:

@@ -22,8 +22,9 @@ def unpack_weight(
 
 
 def packed_weight(
-    node: ir.Node, codes: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any] | None
-) -> BlockWeights | None:
+    node: ir.Node, codes: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any] | None,
+    order: NDArray[Any] | None = None,
+) -> BlockWeights | None:  # fmt: skip
     """Return the weight of a MatMulNBits, [N, K]; None where its parts are not as its attributes say.
 
     Args:
@@ -31,6 +32,7 @@ def packed_weight(
         codes: uint8 [N, blocks, block_size * bits / 8], the first code in the lowest bits.
         scale: One for each block of each column.
         zero: As many floats, or codes packed column by column; None: the middle, ``2 ** (bits - 1)``.
+        order: The block of each row of the weight, int32 [K]; None: neighbours share one.
     """
     form = ops.MatMulNBits.of(node)
     k, n, bits, block = form.K, form.N, form.bits, form.block_size
@@ -51,6 +53,12 @@ def packed_weight(
     else:
         return None
     try:
-        return BlockWeights(whole, f"uint{bits}", scales, block, points)
+        return BlockWeights(whole, f"uint{bits}", scales, block, points, groups=_groups(order, k, block))
     except QuantValueError:  # scales or zero points of a dtype that no runtime takes
         return None
+
+
+def _groups(order: NDArray[Any] | None, k: int, block: int) -> NDArray[Any] | None:
+    """Return the blocks of elements whose neighbours do not share one."""
+    is_plain = order is None or np.array_equal(order.reshape(-1), np.arange(k) // block)
+    return None if is_plain or order is None else order.reshape(-1)

@@ -81,8 +81,8 @@ def nbits_product(
     """Compute ONNX Runtime's MatMulNBits at one of its accuracy levels. NORMATIVE.
 
     Level 4 quantizes x to int8 in blocks of the weights' size and is `block_product`. The others, and level 4
-    with float zero points or with 2 bits in blocks of 16 (which ONNX Runtime computes so), are the float
-    product of x and the dequantized weights, which begins at the bias.
+    with float zero points, with groups or with 2 bits in blocks of 16, are the float product of x and the
+    dequantized weights, which begins at the bias.
 
     Args:
         x: Reals [..., K].
@@ -114,7 +114,8 @@ def has_block_product(weights: BlockWeights, accuracy_level: int) -> bool:
     if accuracy_level not in (0, 1, 2, 3, 4):
         raise QuantValueError("accuracy_level", f"{accuracy_level!r:.40}", "0 to 4", "choose 0 or 4")
     is_small = (weights.bits, weights.block_size) == (2, 16)
-    return accuracy_level == 4 and not _has_float_zero_points(weights) and not is_small
+    in_floats = _has_float_zero_points(weights) or weights.groups is not None
+    return accuracy_level == 4 and not in_floats and not is_small
 
 
 def _has_float_zero_points(weights: BlockWeights) -> bool:

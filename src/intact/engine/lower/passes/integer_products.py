@@ -80,7 +80,7 @@ def _join_bias(node: Node, scene: Scene) -> Outcome:
     add, form = _only_reader(node, "Add"), ops.MatMulNBits.of(node)
     zero = input_of(node, 3)
     in_codes = form.accuracy_level == 4 and (form.bits, form.block_size) != (2, 16)
-    if add is None or not in_codes or input_of(node, 5) is not None:
+    if add is None or not in_codes or any(input_of(node, at) is not None for at in (4, 5)):
         return None
     if zero is not None and (zero.dtype is None or zero.dtype.name != "UINT8"):
         return None

@@ -79,7 +79,7 @@ def _read_few_bits(node: Node, constants: Constants) -> Stored | None:
     except FileFormatError:  # no rule has read it either
         return None
     zero = weights.zero_points
-    if zero is not None and zero.dtype.kind not in "iu":
+    if weights.groups is not None or (zero is not None and zero.dtype.kind not in "iu"):
         return None
     return compact_codes(weights.codes, weights.scales, zero, 1, weights.block_size)
 

@@ -19,11 +19,12 @@ from intact.numerics import BlockWeights, block_scales, dequantize_blocks, has_b
 
 def lower_matmul_nbits(builder: PlanBuilder, node: Node) -> None:
     """Lower a MatMulNBits by N70: at accuracy level 4 a product of codes, else of floats."""
-    if input_of(node, 4) is not None:
-        raise NoMatch("its blocks are in an order of their own")
-    for index in (1, 2, 3, 5):
+    for index in (1, 2, 3, 4, 5):
         if (value := input_of(node, index)) is not None and value not in builder.constants:
             raise NoMatch(f"its input {index} is computed")
+    zero = input_of(node, 3)
+    if input_of(node, 4) is not None and zero is not None and _is_codes(zero):
+        raise NoMatch("its zero points are codes and its blocks have an order: ONNX Runtime ignores them")
     try:
         weights = read_block_weight(node, builder.constants)
     except FileFormatError as error:
@@ -36,6 +37,11 @@ def lower_matmul_nbits(builder: PlanBuilder, node: Node) -> None:
         return
     codes, scales = quantize_blocks(builder, node, x, weights.block_size)
     _write_product(builder, node, (codes, scales, ""), weights, bias, weights.block_size)
+
+
+def _is_codes(value: Value) -> bool:
+    """Return whether zero points are packed codes, not floats."""
+    return value.dtype is not None and value.dtype.name == "UINT8"
 
 
 def lower_dynamic_matmul(builder: PlanBuilder, node: Node) -> None:
