@@ -188,6 +188,40 @@ def test_products_with_one_dynamic_range(dtype: str, per_column: bool, zero: boo
     check(model_of(nodes, constants), ["dynamic_quantize", "block_linear"], 1e-6)
 
 
+def test_a_file_without_the_runtimes_operators_gets_them() -> None:
+    """The domain is imported where a rewrite brings its first operator."""
+    constants = integer_constants(np.random.default_rng(3), "int8", True, False)
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "xs", "xz"], name="quantize"),
+        helper.make_node("MatMulInteger", ["q", "w", "xz"], ["i"], name="sums"),
+        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT, name="cast"),
+        helper.make_node("Mul", ["xs", "s"], ["both"], name="scales"),
+        helper.make_node("Mul", ["f", "both"], ["z"], name="scaled"),
+        helper.make_node("Det", ["z"], ["y"], name="outside"),
+    ]
+    model = onnx_model(nodes, {"x": ["rows", K]}, {"y": []}, constants, opset=21)
+    kinds = [step.kind for step in lower(model).steps]
+    assert kinds == ["dynamic_quantize", "block_linear", "onnx"]
+
+
+def test_half_precision_has_its_shapes() -> None:
+    """No kernel multiplies float16, but what stands behind it knows its sizes."""
+    rng = np.random.default_rng(0)
+    model = nbits_model(rng, 4, 32, 4, "", bias=False, scale="float16")
+    product = model.graph.node[0]
+    product.input[0], product.output[:] = "h", ["p"]
+    nodes = [
+        helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16, name="narrow"), product,
+        helper.make_node("Cast", ["p"], ["f"], to=TensorProto.FLOAT, name="wide"),
+        helper.make_node("Relu", ["f"], ["y"], name="relu"),
+    ]  # fmt: skip
+    whole = onnx_model(
+        nodes, {"x": ["rows", K]}, {"y": ["rows", N]}, [*model.graph.initializer], opset=21,
+        domains={"com.microsoft": 1},
+    )  # fmt: skip
+    assert "function" in [step.kind for step in lower(whole).steps]
+
+
 def test_a_sum_with_other_readers_stays() -> None:
     """An integer sum that somebody else reads is no layer's own."""
     constants = integer_constants(np.random.default_rng(3), "int8", True, False)

@@ -73,10 +73,10 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 __all__ = [
     "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockLinear", "Call", "ChosenLinear", "Clip", "Codes",
     "Concat", "Conv", "ConvTranspose", "CumSum", "Dequantize", "Dim", "DynamicQuantize", "Elementwise",
-    "Epilogue", "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv", "FloatConvTranspose",
-    "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows",
-    "GridSample", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent",
-    "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "ScatterElements", "ScatterRows", "Shape",
-    "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor",
-    "TopK", "Transpose", "writes",
+    "Epilogue", "Expand", "FakeQuantize",
+    "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
+    "Gather", "GatherElements", "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear",
+    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",
+    "ScatterElements", "ScatterRows", "Shape", "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize",
+    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "writes",
 ]  # fmt: skip

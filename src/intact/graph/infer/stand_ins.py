@@ -51,6 +51,17 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
         yield from graph.node
 
 
+def _type_of(graph: onnx.GraphProto, name: str) -> int:
+    """Return the element type of a value that the graph declares; else float32."""
+    for tensor in graph.initializer:
+        if tensor.name == name:
+            return int(tensor.data_type)
+    for info in (*graph.input, *graph.value_info):
+        if info.name == name:
+            return int(info.type.tensor_type.elem_type)
+    return int(onnx.TensorProto.FLOAT)
+
+
 def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, originals: dict[str, onnx.NodeProto]) -> bool:
     """Put a stand-in in place of `node`, and `node` into `originals`, where it needs one."""
     is_product = node.op_type == "MatMulNBits" and node.domain == "com.microsoft"
@@ -60,11 +71,11 @@ def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, originals: dict[str, 
     original.CopyFrom(node)
     if is_product:
         sizes = {attribute.name: attribute.i for attribute in node.attribute}
-        if min(sizes.get("K", 0), sizes.get("N", 0)) < 1:
+        if min(sizes.get("K", 0), sizes.get("N", 0)) < 1 or len(node.input) < 3:
             return False
         matrix = f"{node.output[0]}.intact.matrix"
         shape = [sizes["K"], sizes["N"]]
-        graph.value_info.append(helper.make_tensor_value_info(matrix, onnx.TensorProto.FLOAT, shape))
+        graph.value_info.append(helper.make_tensor_value_info(matrix, _type_of(graph, node.input[2]), shape))
         stand_in = helper.make_node("MatMul", [node.input[0], matrix], list(node.output), name=node.name)
     else:
         stand_in = helper.make_node("Identity", node.input[:1], list(node.output), name=node.name)

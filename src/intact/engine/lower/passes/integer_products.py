@@ -27,6 +27,7 @@ def _join_scale(node: Node, scene: Scene) -> Outcome:
         other = add.inputs[1 if add.inputs[0] is product.outputs[0] else 0]
         if other is not None and _is_row(other, node, scene.constants):
             last, bias = add, other
+    scene.graph.opset_imports.setdefault(ops.MICROSOFT, 1)
     output = last.outputs[0]
     inputs = [*node.inputs[:2], *scales, input_of(node, 2), input_of(node, 3), bias]
     y = scene.inserter(last).node(
