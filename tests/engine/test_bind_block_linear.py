@@ -110,6 +110,18 @@ def test_ranges_of_odd_values(
             check(plan, x)
 
 
+@pytest.mark.parametrize("x_block", [0, 16])
+@pytest.mark.parametrize("sizes", [(0, 48), (2, 0, 48), (0, 3, 48), (2, 3, 48), (1, 1, 48), (48,)])
+def test_any_number_of_axes(sizes: tuple[int, ...], x_block: int) -> None:
+    rng = np.random.default_rng(0)
+    flat = plan_of(rng, 1, 48, 20, 4, 16, x_block, True)
+    last = {"x": 48, "q": 48, "r": 3, "y": 20}
+    shapes = {name: () if name == "r" and not x_block else (*sizes[:-1], n) for name, n in last.items()}
+    tensors = {name: Tensor(name, t.dtype, shapes[name]) for name, t in flat.tensors.items()}
+    plan = Plan(flat.steps, tensors, flat.constants, flat.inputs, flat.outputs)
+    check(plan, rng.normal(0, 1, sizes).astype(np.float32))
+
+
 @pytest.mark.parametrize("bits", [4, 8])
 def test_largest_sums_of_words(bits: int) -> None:
     """Codes and activations at their ends, where sums of words in registers are largest."""

@@ -127,6 +127,11 @@ bool matrix_of(const View& x, View& rows) {
     rows = part_of(x, x.offset, {1, n}, {n * itemsize, itemsize});
     return n < 2 || x.strides[0] == itemsize;
   }
+  if (const Shape sizes = sizes_of(x); sizes.has(0)) {  // of nothing strides say nothing
+    const int64_t columns = sizes.last(), count = product(std::span(sizes.begin(), sizes.end() - 1));
+    rows = part_of(x, x.offset, {count, columns}, {columns * itemsize, itemsize});
+    return true;
+  }
   if (!rows_of(x, rows)) return false;
   if (rows.sizes[1] < 2) rows.strides[1] = itemsize;  // a single element leads nowhere
   return rows.strides[1] == itemsize;
