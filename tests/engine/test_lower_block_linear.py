@@ -78,7 +78,9 @@ def check(model: onnx.ModelProto, kinds: list[str], tolerance: float) -> Plan:
 def test_matmul_nbits_of_codes(bits: int, block: int, zeros: str) -> None:
     model = nbits_model(np.random.default_rng(block), bits, block, 4, zeros, bias=bits == 4)
     in_codes = (bits, block) != (2, 16)
-    plan = check(model, ["dynamic_quantize", "block_linear"] if in_codes else ["float_linear"], 3e-6)
+    # ONNX Runtime 1.24 multiplies 2 bits in floats unless K is a multiple of larger blocks.
+    tolerance = 2e-2 if bits == 2 else 3e-6
+    plan = check(model, ["dynamic_quantize", "block_linear"] if in_codes else ["float_linear"], tolerance)
     if in_codes:
         weight = plan.constants[plan.steps[1].weight]  # type: ignore[attr-defined]
         assert weight.nbytes == N * K * bits // 8
