@@ -224,6 +224,35 @@ def test_half_precision_has_its_shapes() -> None:
     assert "function" in [step.kind for step in lower(whole).steps]
 
 
+def test_constant_codes_run_elsewhere() -> None:
+    constants = integer_constants(np.random.default_rng(3), "int8", True, False)
+    constants |= {"q": np.ones((4, K), np.uint8), "xs": np.float32(0.1), "xz": np.uint8(3)}
+    nodes = [runtime_node("MatMulIntegerToFloat", ["q", "w", "xs", "s", "xz"])]
+    nodes[0].output[:] = ["p"]
+    nodes.append(helper.make_node("Add", ["p", "p2"], ["y"], name="sum"))
+    nodes.insert(0, helper.make_node("ReduceSum", ["x"], ["p2"], keepdims=1, name="total"))
+    model = onnx_model(nodes, {"x": [4, K]}, {"y": [4, N]}, constants, opset=21, domains={"com.microsoft": 1})
+    assert "block_linear" not in [step.kind for step in lower(model).steps]
+
+
+def test_a_constant_scale_of_codes_that_are_none() -> None:
+    """A range that is constant is an operand as any other."""
+    constants = integer_constants(np.random.default_rng(3), "uint8", True, True)
+    constants |= {"xs": np.float32(0.1), "xz": np.uint8(3)}
+    nodes = [
+        helper.make_node("Cast", ["x"], ["q"], to=TensorProto.UINT8, name="cast"),
+        runtime_node("MatMulIntegerToFloat", ["q", "w", "xs", "s", "xz", "z", "b"]),
+    ]
+    model = model_of(nodes, constants)
+    plan = lower(model)
+    assert "block_linear" in [step.kind for step in plan.steps]
+    x = np.random.default_rng(0).integers(0, 255, (3, K)).astype(np.float32)
+    got, want = Engine(plan).run({"x": x})["y"], evaluate(plan, {"x": x})["y"]
+    np.testing.assert_array_equal(got, want)
+    expected = Session(model.SerializeToString()).run({"x": x})["y"]
+    np.testing.assert_allclose(want, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
 def test_a_sum_with_other_readers_stays() -> None:
     """An integer sum that somebody else reads is no layer's own."""
     constants = integer_constants(np.random.default_rng(3), "int8", True, False)

@@ -110,13 +110,14 @@ def _write_product(
         raise NoMatch("its weights are empty")
     if why := misfit(inputs, weights.block_size, x_block):
         raise NoMatch(f"it has {why}")
-    if len(builder.tensors[codes].shape) < 1 or not is_float32(node.outputs[0]):
-        raise NoMatch("it reads a single number, or makes something else than float32")
-    dtype = builder.tensors[codes].dtype
+    tensor = builder.tensors.get(codes)
+    if tensor is None or not tensor.shape or not is_float32(node.outputs[0]):
+        raise NoMatch("it reads a constant or a single number, or makes something else than float32")
+    dtype = tensor.dtype
     if dtype not in ("int8", "uint8") or (points and dtype == "int8"):
         raise NoMatch(f"its codes are {dtype}{' with zero points' if points else ''}")
     ranges = [_rank(builder, name) for name in (scales, points) if name]
-    if any(rank not in (0, len(builder.tensors[codes].shape)) for rank in ranges):
+    if any(rank not in (0, len(tensor.shape)) for rank in ranges):
         raise NoMatch("its scale is a vector")
     steps, zero = _without_sign(weights)
     source = node.inputs[1]
