@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from intact.errors import DISTRIBUTION, ClashingInstallationError, UnsupportedError
@@ -58,6 +60,34 @@ def c_headers(package: Path = PACKAGE_FOLDER) -> Path:
     if not (package / "include" / "intact.h").is_file():
         raise _no_library(package)
     return package / "include"
+
+
+def config(arguments: Sequence[str] | None = None, package: Path = PACKAGE_FOLDER) -> int:
+    """Print what a C compiler needs to use the C library, as `intact-config` does.
+
+    Args:
+        arguments: Some of --cflags, --libs, --includedir and --library; None: those of the command line.
+        package: The folder of this package.
+    Returns:
+        The exit status: 2 where an argument is none of these, 1 where there is no library.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        library, headers = c_library(package), c_headers(package)
+    except UnsupportedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    answers = {
+        "--cflags": f"-I{headers}",
+        "--libs": f"{library} -Wl,-rpath,{library.parent}",
+        "--includedir": str(headers),
+        "--library": str(library),
+    }
+    if not words or not answers.keys() >= set(words):
+        print(f"usage: intact-config {' '.join(f'[{word}]' for word in answers)}", file=sys.stderr)
+        return 2
+    print(" ".join(answers[word] for word in words))
+    return 0
 
 
 def _no_library(package: Path) -> UnsupportedError:
