@@ -15,11 +15,6 @@ constexpr auto kUnit = static_cast<int64_t>(kBlockUnit), kPanel = static_cast<in
 
 int64_t parts_of(int64_t n, int64_t part) { return n / part + (n % part != 0 ? 1 : 0); }
 
-template <class T>
-T* row_of(const View& v, const Memory& memory, int64_t row) {
-  return reinterpret_cast<T*>(v.at<uint8_t>(memory) + row * v.strides[0]);
-}
-
 void demand_matrix(const View& v, Type type, int64_t rows, int64_t columns, const char* what) {
   demand_rows(v);
   demand(v.type == type && v.sizes[0] == rows && v.sizes[1] == columns, what);

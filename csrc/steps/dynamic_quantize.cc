@@ -29,11 +29,6 @@ void demand_spec(const DynamicQuantizeSpec& s) {
   if (s.zeros) demand(s.zeros->type == Type::u8, "zero points are uint8");
 }
 
-template <class T>
-T* row_of(const View& v, const Memory& memory, int64_t row) {
-  return reinterpret_cast<T*>(v.at<uint8_t>(memory) + row * v.strides[0]);
-}
-
 class DynamicRange final : public Step {
  public:
   DynamicRange(const ReduceOps& ops, const DynamicQuantizeSpec& s) : ops_(ops), s_(s) {

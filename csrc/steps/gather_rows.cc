@@ -40,8 +40,7 @@ class GatherRows final : public Step {
     const auto last = static_cast<int64_t>(std::min(end * each_, static_cast<size_t>(tuples_.count())));
     for (auto i = static_cast<int64_t>(begin * each_); i < last; ++i) {
       const int64_t row = i / part_ * tuples_.rows() + tuples_.row(memory, i);
-      std::memcpy(s_.y.at<uint8_t>(memory) + i * s_.y.strides[0],
-                  s_.x.at<uint8_t>(memory) + row * s_.x.strides[0], bytes_);
+      std::memcpy(row_of<uint8_t>(s_.y, memory, i), row_of<const uint8_t>(s_.x, memory, row), bytes_);
     }
   }
 

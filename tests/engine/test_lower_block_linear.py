@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,21 @@ def integer_constants(rng: np.random.Generator, dtype: str, per_column: bool, ze
     return constants
 
 
+def quantize_node() -> onnx.NodeProto:
+    return helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "xs", "xz"], name="quantize")
+
+
+def product_nodes(zero: Sequence[str] = ()) -> list[onnx.NodeProto]:
+    """Write a product as ONNX Runtime's quantize_dynamic does: "scaled", and "f" before its scale."""
+    return [
+        quantize_node(),
+        helper.make_node("MatMulInteger", ["q", "w", "xz", *zero], ["i"], name="sums"),
+        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT, name="cast"),
+        helper.make_node("Mul", ["xs", "s"], ["both"], name="scales"),
+        helper.make_node("Mul", ["f", "both"], ["scaled"], name="scaled"),
+    ]
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("per_column", [True, False])
 @pytest.mark.parametrize("zero", [True, False])
@@ -173,18 +189,13 @@ def integer_constants(rng: np.random.Generator, dtype: str, per_column: bool, ze
 def test_products_with_one_dynamic_range(dtype: str, per_column: bool, zero: bool, form: str) -> None:
     constants = integer_constants(np.random.default_rng(3), dtype, per_column, zero)
     z = ["z"] if zero else [""]
-    quantize = helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "xs", "xz"], name="quantize")
     if form == "nodes":
         nodes = [
-            quantize,
-            helper.make_node("MatMulInteger", ["q", "w", "xz", *(z if zero else [])], ["i"], name="sums"),
-            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT, name="cast"),
-            helper.make_node("Mul", ["xs", "s"], ["both"], name="scales"),
-            helper.make_node("Mul", ["f", "both"], ["scaled"], name="scaled"),
+            *product_nodes(z if zero else []),
             helper.make_node("Add", ["scaled", "b"], ["y"], name="biased"),
         ]
     elif form == "MatMulIntegerToFloat":
-        nodes = [quantize, runtime_node(form, ["q", "w", "xs", "s", "xz", *z, "b"])]
+        nodes = [quantize_node(), runtime_node(form, ["q", "w", "xs", "s", "xz", *z, "b"])]
     else:
         nodes = [runtime_node(form, ["x", "w", "s", *z, "b"])]
     check(model_of(nodes, constants), ["dynamic_quantize", "block_linear"], 1e-6)
@@ -193,14 +204,7 @@ def test_products_with_one_dynamic_range(dtype: str, per_column: bool, zero: boo
 def test_a_file_without_the_runtimes_operators_gets_them() -> None:
     """The domain is imported where a rewrite brings its first operator."""
     constants = integer_constants(np.random.default_rng(3), "int8", True, False)
-    nodes = [
-        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "xs", "xz"], name="quantize"),
-        helper.make_node("MatMulInteger", ["q", "w", "xz"], ["i"], name="sums"),
-        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT, name="cast"),
-        helper.make_node("Mul", ["xs", "s"], ["both"], name="scales"),
-        helper.make_node("Mul", ["f", "both"], ["z"], name="scaled"),
-        helper.make_node("Det", ["z"], ["y"], name="outside"),
-    ]
+    nodes = [*product_nodes(), helper.make_node("Det", ["scaled"], ["y"], name="outside")]
     model = onnx_model(nodes, {"x": ["rows", K]}, {"y": []}, constants, opset=21)
     kinds = [step.kind for step in lower(model).steps]
     assert kinds == ["dynamic_quantize", "block_linear", "onnx"]
@@ -256,13 +260,6 @@ def test_a_constant_scale_of_codes_that_are_none() -> None:
 def test_a_sum_with_other_readers_stays() -> None:
     """An integer sum that somebody else reads is no layer's own."""
     constants = integer_constants(np.random.default_rng(3), "int8", True, False)
-    nodes = [
-        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "xs", "xz"], name="quantize"),
-        helper.make_node("MatMulInteger", ["q", "w", "xz"], ["i"], name="sums"),
-        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT, name="cast"),
-        helper.make_node("Mul", ["xs", "s"], ["both"], name="scales"),
-        helper.make_node("Mul", ["f", "both"], ["scaled"], name="scaled"),
-        helper.make_node("Add", ["scaled", "f"], ["y"], name="sum"),
-    ]
+    nodes = [*product_nodes(), helper.make_node("Add", ["scaled", "f"], ["y"], name="sum")]
     plan = lower(model_of(nodes, constants))
     assert "block_linear" not in [step.kind for step in plan.steps]

@@ -52,6 +52,12 @@ class RowIndex {
   int64_t rows_ = 1;
 };
 
+// A row of a matrix.
+template <class T>
+T* row_of(const View& v, const Memory& memory, int64_t row) {
+  return reinterpret_cast<T*>(v.at<uint8_t>(memory) + row * v.strides[0]);
+}
+
 inline void demand_rows(const View& v) {
   demand(v.rank == 2, "rows are those of a matrix");
   demand(v.sizes[1] < 2 || v.strides[1] == static_cast<int64_t>(bytes_of(v.type)),

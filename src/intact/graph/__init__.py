@@ -30,6 +30,7 @@ from intact.graph.core.prune import lift_constants, prune
 from intact.graph.core.quantization_view import (
     QuantizedValue,
     is_op,
+    only_reader,
     quantization_of,
     quantized_bias_of,
 )
@@ -157,6 +158,7 @@ __all__ = [
     "nodes_between",
     "normalize",
     "oldest_opset",
+    "only_reader",
     "opset_of_markers",
     "subgraphs",
     "own_weights",

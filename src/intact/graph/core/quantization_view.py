@@ -70,6 +70,18 @@ def is_op(node: ir.Node | None, *op_types: str, domain: str = "") -> bool:
     return node is not None and node.domain == domain and node.op_type in op_types
 
 
+def only_reader(value: ir.Value, *op_types: str) -> ir.Node | None:
+    """Return the node that alone reads `value`, once; None where others do, or it is an output of the graph.
+
+    Args:
+        op_types: None too where it is none of these operators of ONNX; by default it may be any.
+    """
+    uses = list(value.uses())
+    if len(uses) != 1 or value.is_graph_output() or (op_types and not is_op(uses[0].node, *op_types)):
+        return None
+    return uses[0].node
+
+
 def quantization_of(value: ir.Value | None, constants: Constants | None = None) -> QuantizedValue | None:
     """Read how `value` is quantized; None unless a DequantizeLinear with constant parameters makes it.
 

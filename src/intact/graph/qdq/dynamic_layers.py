@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from intact.graph import ops
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import input_of
-from intact.graph.core.quantization_view import is_op
+from intact.graph.core.quantization_view import is_op, only_reader
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
 from intact.graph.qdq.packed_weights import unpack_weight
@@ -272,12 +272,12 @@ def _find_scale(
         scales: Those of the codes of dynamic operands: each must be among the factors.
         static: How many operands have constant scales, which are factors of their own.
     """
-    cast = _only_reader(node, "Cast")
+    cast = only_reader(node.outputs[0], "Cast")
     if cast is None or ops.Cast.of(cast).to != _FLOAT:
         raise _Obstacle("no Cast to float32 and Mul that give its sum a scale")
     last, missing, factors = cast, list(scales), list[ir.Value]()
     while missing or len(factors) < static:
-        product = _only_reader(last, "Mul")
+        product = only_reader(last.outputs[0], "Mul")
         if product is None:
             break
         leaves = _leaves(product.inputs[1 if product.inputs[0] is last.outputs[0] else 0])
@@ -298,14 +298,6 @@ def _leaves(value: ir.Value | None) -> list[ir.Value]:
     if node is not None and is_op(node, "Mul"):
         return [leaf for factor in node.inputs for leaf in _leaves(factor)]
     return [value]
-
-
-def _only_reader(node: ir.Node, op_type: str) -> ir.Node | None:
-    output = node.outputs[0]
-    uses = list(output.uses())
-    if output.is_graph_output() or len(uses) != 1 or not is_op(uses[0].node, op_type):
-        return None
-    return uses[0].node
 
 
 def _dequantize(floats: _Floats, node: ir.Node) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.graph.core.build import drop_unused
 from intact.graph.core.constants import Constants
-from intact.graph.core.quantization_view import is_op
+from intact.graph.core.quantization_view import is_op, only_reader
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene, Stays
@@ -75,8 +75,8 @@ def _find_scale(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[n
     scale = constants(quantize.inputs[1])
     if scale is None or scale.size != 1 or node.inputs[1] not in constants:
         return "its scale or weight is not one constant"
-    cast = _only_reader(node, "Cast")
-    product = _only_reader(cast, "Mul") if cast is not None else None
+    cast = only_reader(node.outputs[0], "Cast")
+    product = only_reader(cast.outputs[0], "Mul") if cast is not None else None
     if cast is None or product is None:
         return "no Cast and Mul that give its sum a scale"
     factor = constants(product.inputs[1 if product.inputs[0] is cast.outputs[0] else 0])
@@ -92,14 +92,6 @@ def _find_scale(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[n
     if not (per_column or per_channel):
         return "the factors of its sum do not belong to its output channels"
     return product, weight_scale.reshape(-1)
-
-
-def _only_reader(node: ir.Node, op_type: str) -> ir.Node | None:
-    output = node.outputs[0]
-    readers = list(output.consumers())
-    if output.is_graph_output() or len(output.uses()) != 1 or not is_op(readers[0], op_type):
-        return None
-    return readers[0]
 
 
 def _shift_weight(node: ir.Node, scene: Scene) -> Outcome:

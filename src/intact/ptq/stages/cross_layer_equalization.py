@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Constants, Model, Node, Value, ops, set_initializer
+from intact.graph import Constants, Model, Node, only_reader, ops, set_initializer
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.stages.smoothing import smooths_images
 
@@ -97,10 +97,10 @@ def _candidates(model: Model) -> list[tuple[ConvPair, list[Node]]]:
         if not _is_conv(node):
             continue
         clips: list[Node] = []
-        reader = _only_reader(node.outputs[0])
+        reader = only_reader(node.outputs[0])
         while reader is not None and not reader.domain and reader.op_type in (*_PASSING, "Clip"):
             clips += [reader] if reader.op_type == "Clip" else []
-            reader = _only_reader(reader.outputs[0]) if len(reader.outputs) == 1 else None
+            reader = only_reader(reader.outputs[0]) if len(reader.outputs) == 1 else None
         if reader is not None and reader is not node and _is_conv(reader):
             pairs.append((ConvPair(node, reader), clips))
     return pairs
@@ -183,11 +183,6 @@ def _is_conv(node: Node) -> bool:
         return False
     parameters = [value for value in node.inputs[1:] if value is not None]
     return all(v.is_initializer() and not v.is_graph_input() and len(v.uses()) == 1 for v in parameters)
-
-
-def _only_reader(value: Value) -> Node | None:
-    uses = list(value.uses())
-    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
 
 
 def _weight(node: Node, constants: Constants) -> NDArray:

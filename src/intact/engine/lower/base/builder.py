@@ -179,6 +179,10 @@ class PlanBuilder:
             raise NoMatch(f"'{_name(value)}' is a constant")
         return self.either(value)
 
+    def rank(self, name: str) -> int:
+        """Return the number of axes of a tensor, or of a constant in its place."""
+        return len(self.tensors[name].shape) if name in self.tensors else self.arrays[name].ndim
+
     def constant(self, value: Value | None, what: str) -> NDArray[np.generic]:
         """Return the constant array of `value`.
 

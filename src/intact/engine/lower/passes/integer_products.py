@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intact.graph import Constants, Node, Outcome, Rewrite, Scene, Value, input_of, is_op, ops
+from intact.graph import Constants, Node, Outcome, Rewrite, Scene, Value, input_of, is_op, only_reader, ops
 
 
 def _join_scale(node: Node, scene: Scene) -> Outcome:
@@ -13,8 +13,8 @@ def _join_scale(node: Node, scene: Scene) -> Outcome:
 
     Guards: a matrix b, b_s and bias are constant, a_s has no axes, and nobody else reads what lies between.
     """
-    cast = _only_reader(node, "Cast")
-    product = None if cast is None else _only_reader(cast, "Mul")
+    cast = only_reader(node.outputs[0], "Cast")
+    product = None if cast is None else only_reader(cast.outputs[0], "Mul")
     if cast is None or product is None or ops.Cast.of(cast).to != _FLOAT or not _is_matrix(node, scene):
         return None
     factor = product.inputs[1 if product.inputs[0] is cast.outputs[0] else 0]
@@ -22,7 +22,7 @@ def _join_scale(node: Node, scene: Scene) -> Outcome:
     if scales is None:
         return None
     last, bias = product, None
-    add = _only_reader(product, "Add")
+    add = only_reader(product.outputs[0], "Add")
     if add is not None:
         other = add.inputs[1 if add.inputs[0] is product.outputs[0] else 0]
         if other is not None and _is_row(other, node, scene.constants):
@@ -41,13 +41,6 @@ def _join_scale(node: Node, scene: Scene) -> Outcome:
 
 
 _FLOAT = 1  # TensorProto.FLOAT
-
-
-def _only_reader(node: Node, op_type: str) -> Node | None:
-    value = node.outputs[0]
-    uses = list(value.uses())
-    is_alone = len(uses) == 1 and not value.is_graph_output() and is_op(uses[0].node, op_type)
-    return uses[0].node if is_alone else None
 
 
 def _is_matrix(node: Node, scene: Scene) -> bool:
@@ -78,7 +71,7 @@ def _join_bias(node: Node, scene: Scene) -> Outcome:
     Guards: it has none, nobody else reads it, and it multiplies codes: a product of floats begins at its bias
     (N70), and would round otherwise.
     """
-    add, form = _only_reader(node, "Add"), ops.MatMulNBits.of(node)
+    add, form = only_reader(node.outputs[0], "Add"), ops.MatMulNBits.of(node)
     zero = input_of(node, 3)
     in_codes = form.accuracy_level == 4 and (form.bits, form.block_size) != (2, 16)
     if add is None or not in_codes or any(input_of(node, at) is not None for at in (4, 5)):

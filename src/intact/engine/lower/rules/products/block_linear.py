@@ -116,7 +116,7 @@ def _write_product(
     dtype = tensor.dtype
     if dtype not in ("int8", "uint8") or (points and dtype == "int8"):
         raise NoMatch(f"its codes are {dtype}{' with zero points' if points else ''}")
-    ranges = [_rank(builder, name) for name in (scales, points) if name]
+    ranges = [builder.rank(name) for name in (scales, points) if name]
     if any(rank not in (0, len(tensor.shape)) for rank in ranges):
         raise NoMatch("its scale is a vector")
     steps, zero = _without_sign(weights)
@@ -134,10 +134,6 @@ def _write_product(
         bias="" if bias is None else builder.hold(f"{node.name}.bias", bias),
     )  # fmt: skip
     builder.add(step, node)
-
-
-def _rank(builder: PlanBuilder, name: str) -> int:
-    return len(builder.tensors[name].shape) if name in builder.tensors else builder.arrays[name].ndim
 
 
 def _without_sign(weights: BlockWeights) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:

@@ -13,10 +13,6 @@ def write_float_matmul(builder: PlanBuilder, node: Node, a: str, b: str, y: str)
     Raises:
         NoMatch: One of them is a vector.
     """
-    if min(_rank(builder, name) for name in (a, b)) < 2:
+    if min(builder.rank(name) for name in (a, b)) < 2:
         raise NoMatch("one of its operands is a vector")
     builder.add(FloatMatMul(node.name or "", (node.name or "",), a, b, y), node)
-
-
-def _rank(builder: PlanBuilder, name: str) -> int:
-    return len(builder.tensors[name].shape) if name in builder.tensors else builder.arrays[name].ndim
