@@ -11,6 +11,7 @@ import onnx
 from onnx import helper
 
 from intact.graph.core.proto import proto_graphs
+from intact.graph.ops import MICROSOFT
 
 _LIKE_FIRST = frozenset({"GroupNormalization", "MeanVarianceNormalization", "Swish"})
 
@@ -64,7 +65,7 @@ def _type_of(graph: onnx.GraphProto, name: str) -> int:
 
 def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, originals: dict[str, onnx.NodeProto]) -> bool:
     """Put a stand-in in place of `node`, and `node` into `originals`, where it needs one."""
-    is_product = node.op_type == "MatMulNBits" and node.domain == "com.microsoft"
+    is_product = node.op_type == "MatMulNBits" and node.domain == MICROSOFT
     if not is_product and (node.op_type not in _LIKE_FIRST or node.domain):
         return False
     original = onnx.NodeProto()

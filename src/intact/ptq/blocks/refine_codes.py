@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.numerics import BlockWeights, code_steps, dequantize_blocks
+from intact.numerics import BlockWeights, code_steps
 from intact.ptq.blocks.block_format import BlockFormat, Reals
 from intact.ptq.blocks.fit_scales import nearest_codes, short_scales
 
@@ -51,13 +51,6 @@ def refine(
             pull -= h[:, part] @ (q * scale - before)
     codes = multiples.T + grid.per_column(points, size)
     return grid.weights(codes, scales, points)
-
-
-def layer_error(rounded: BlockWeights, weight: Reals, hessian: NDArray) -> float:
-    """Return tr(D H D^T) over tr(W H W^T): the squared error of the outputs relative to their squares."""
-    errors = dequantize_blocks(rounded) - weight
-    whole = float(np.einsum("nk,nk->", weight @ hessian, weight))
-    return float(np.einsum("nk,nk->", errors @ hessian, errors)) / whole if whole > 0 else 0.0
 
 
 def _move_scale(scale: Reals, q: Reals, pull: Reals, inner: Reals) -> None:

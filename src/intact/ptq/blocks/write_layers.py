@@ -15,8 +15,6 @@ from intact.ptq.blocks.linear_layers import LinearLayer
 QDQ_OPSET = 21
 """The first opset whose DequantizeLinear has blocks and 4 bits."""
 
-MICROSOFT = "com.microsoft"
-
 
 def write_dequantize(model: Model, layer: LinearLayer, weights: BlockWeights) -> None:
     """Put a DequantizeLinear of the codes in the place of a layer's weight, in place.
@@ -84,9 +82,9 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
     while read[-1] is None:
         read.pop()
     output = node.outputs[0]
-    model.opset_imports.setdefault(MICROSOFT, 1)
+    model.opset_imports.setdefault(ops.MICROSOFT, 1)
     value = insert.node(
-        "MatMulNBits", read, layer.name, domain=MICROSOFT, dtype=output.dtype, shape=output.shape,
+        "MatMulNBits", read, layer.name, domain=ops.MICROSOFT, dtype=output.dtype, shape=output.shape,
         accuracy_level=accuracy_level, **attributes,
     )  # fmt: skip
     if bias is not None and stored is None:

@@ -51,7 +51,7 @@ def _constant_size(node: Node) -> int:
     if is_op(node, "MatMulNBits", domain=MICROSOFT):
         form = MatMulNBits.of(node)
         return form.K * form.N
-    is_dequantize = is_op(node, "DequantizeLinear") or is_op(node, "DequantizeLinear", domain="com.microsoft")
+    is_dequantize = is_op(node, "DequantizeLinear") or is_op(node, "DequantizeLinear", domain=MICROSOFT)
     shape = node.outputs[0].shape if is_dequantize else None
     sizes = [] if shape is None else [n for n in shape if isinstance(n, int)]
     return int(np.prod(sizes)) if shape is not None and len(sizes) == len(shape) else 0
