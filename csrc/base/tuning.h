@@ -53,6 +53,13 @@ constexpr int64_t kMostRows = 96;  // of an item: tiles of 12
 constexpr int64_t kItem = 1 << 20;  // products
 }  // namespace block_products
 
+// Attention to a cache: steps/cached_attention.cc.
+//   python benchmarks/cached_attention.py
+namespace cached_attention {
+constexpr size_t kRows = 24;  // queries of an item, about: two tiles of rows
+constexpr size_t kKeys = 256;  // packed at once: they stay in the cache next to a core
+}  // namespace cached_attention
+
 // Convolutions by vectors: steps/conv/conv_step.h, window_copies.h.
 //   python benchmarks/gemm.py; python benchmarks/engine_latency.py; rows that choose: benchmarks/experts.py
 namespace conv_panels {

@@ -26,6 +26,9 @@ struct FloatGemm {
   bool more;  // begin at what y holds, not at start
   float* const* y;  // [rows], of elements side by side
   size_t rows, columns;
+  // From a k of b to the next; 0: the columns of a panel. A matrix whose rows fill whole registers, and whose pitch
+  // is a panel's columns, is read where it lies.
+  size_t down = 0;
 };
 
 // Pixels of a depthwise convolution with dense channels: y[p][c] begins at start[c] and adds

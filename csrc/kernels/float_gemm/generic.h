@@ -36,11 +36,12 @@ struct Sums {
 
   INTACT_INLINE void multiply(const FloatGemm& g, size_t row, size_t column) {
     const float* b = g.b + column / kPanel * g.pitch;
+    const size_t down = g.down == 0 ? kPanel : g.down;
     for (size_t run = 0; run < g.runs; ++run) {
       const float* a[kRows];
       for (int r = 0; r < kRows; ++r) a[r] = g.a[row + static_cast<size_t>(r)] + g.offsets[run];
       ptrdiff_t from = 0;
-      for (size_t k = 0; k < g.length; ++k, from += g.step, b += kPanel) {
+      for (size_t k = 0; k < g.length; ++k, from += g.step, b += down) {
         F<V> right[kEach];
         for (int s = 0; s < kEach; ++s) {
           right[s] = V::load(b + static_cast<size_t>(s / kVectors) * g.pitch +

@@ -12,10 +12,11 @@ void multiply(const FloatGemm& g) {
   for (size_t r = 0; r < g.rows; ++r) {
     for (size_t c = 0; c < g.columns; ++c) {
       const float* b = g.b + c / kPanel * g.pitch + c % kPanel;
+      const size_t down = g.down == 0 ? kPanel : g.down;
       float acc = g.more ? g.y[r][c] : g.start != nullptr ? g.start[c] : 0.0f;
       for (size_t run = 0; run < g.runs; ++run) {
         const float* a = g.a[r] + g.offsets[run];
-        for (size_t k = 0; k < g.length; ++k, a += g.step, b += kPanel) acc = std::fma(*a, *b, acc);
+        for (size_t k = 0; k < g.length; ++k, a += g.step, b += down) acc = std::fma(*a, *b, acc);
       }
       g.y[r][c] = acc;
     }

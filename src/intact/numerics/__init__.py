@@ -43,6 +43,9 @@ from intact.numerics.floats.activations import (
     softsign,
 )
 from intact.numerics.floats.binary import apply_slope, maximum, minimum
+from intact.numerics.floats.cached_attention import cached_attention as cached_attention
+from intact.numerics.floats.cached_attention import tokens_before as tokens_before
+from intact.numerics.floats.cached_attention import write_cache as write_cache
 from intact.numerics.floats.clip import clip
 from intact.numerics.floats.erf import erf
 from intact.numerics.floats.exp import exp
@@ -58,6 +61,7 @@ from intact.numerics.floats.layer_norm import layer_norm
 from intact.numerics.floats.recurrent import GATES, StateWeights, recurrence
 from intact.numerics.floats.reduce import REDUCTIONS as REDUCTIONS
 from intact.numerics.floats.reduce import lane_sum, max_over, mean_over, min_over, sum_over
+from intact.numerics.floats.rotary import rotary_embedding as rotary_embedding
 from intact.numerics.floats.softmax import softmax
 from intact.numerics.floats.trigonometry import acos, asin, atan, cos, sin
 from intact.numerics.fold import FOLD_DTYPES as FOLD_DTYPES

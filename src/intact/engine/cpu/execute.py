@@ -15,10 +15,12 @@ from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
 from intact.engine.steps import (
     STRING,
+    CachedAttention,
     ChosenLinear,
     Gather,
     GatherElements,
     GatherRows,
+    Rotary,
     ScatterElements,
     ScatterRows,
     Step,
@@ -91,8 +93,16 @@ def execute(
 
 def _refuse(plan: Plan, step: Step | None, at: Memory) -> None:
     """Say what a step met."""
+
+    def read(name: str) -> NDArray[Any]:
+        return plan.constants[name] if name in plan.constants else at(name)
+
+    if isinstance(step, (CachedAttention, Rotary)):
+        kind = "input" if step.last in plan.inputs else "tensor"
+        step.check_positions(lambda name: read(name).shape, read(step.last), f"{kind} '{step.last}'")
+        return
     assert isinstance(step, _BY_INDEX), "nothing else fails"
-    x, index = (plan.constants[n] if n in plan.constants else at(n) for n in (step.x, step.index))
+    x, index = (read(name) for name in (step.x, step.index))
     kind = "input" if step.index in plan.inputs else "tensor"
     step.check_index(index, x.shape, f"{kind} '{step.index}'")
 

@@ -60,7 +60,7 @@ _IN_PLAIN_OPERATORS: tuple[Stage, ...] = (
     pipelines.OUTPUTS,
 )
 
-BEFORE: tuple[Stage, ...] = (ONE_FORM, pipelines.FOUR_BITS, *pipelines.COMPOUNDS, *_IN_PLAIN_OPERATORS)
+BEFORE: tuple[Stage, ...] = (ONE_FORM, pipelines.FOUR_BITS, *pipelines.ENGINE_COMPOUNDS, *_IN_PLAIN_OPERATORS)
 """Passes that run before placement reads the graph."""
 
 AFTER: tuple[Stage, ...] = (
@@ -90,7 +90,7 @@ def before_placement(
         specialize(model, shapes, values)
 
     def decompose_all(model: Model) -> list[Note]:
-        decomposed = run_stages(model, pipelines.COMPOUNDS)
+        decomposed = run_stages(model, pipelines.ENGINE_COMPOUNDS)
         if decomposed:
             fix(model)  # what was one node has sizes of its own to work out
         return decomposed

@@ -30,6 +30,7 @@ from intact.engine.steps.elements.function import Function
 from intact.engine.steps.elements.quantize import Quantize
 from intact.engine.steps.elements.reinterpret import Reinterpret
 from intact.engine.steps.elements.rescale import Rescale
+from intact.engine.steps.elements.rotary import Rotary
 from intact.engine.steps.elements.split_quantize import SplitQuantize
 from intact.engine.steps.elements.table import Table
 from intact.engine.steps.moves.concat import Concat
@@ -48,6 +49,7 @@ from intact.engine.steps.moves.slice import Slice
 from intact.engine.steps.moves.stack_planes import StackPlanes
 from intact.engine.steps.moves.transpose import Transpose
 from intact.engine.steps.products.block_linear import BlockLinear
+from intact.engine.steps.products.cached_attention import CachedAttention
 from intact.engine.steps.products.chosen_linear import ChosenLinear
 from intact.engine.steps.products.conv import Conv
 from intact.engine.steps.products.conv_transpose import ConvTranspose
@@ -71,12 +73,12 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 """Every kind of step, by the name that plan files have for it."""
 
 __all__ = [
-    "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockLinear", "Call", "ChosenLinear", "Clip", "Codes",
-    "Concat", "Conv", "ConvTranspose", "CumSum", "Dequantize", "Dim", "DynamicQuantize", "Elementwise",
-    "Epilogue", "Expand", "FakeQuantize",
-    "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
-    "Gather", "GatherElements", "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear",
-    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",
+    "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockLinear", "CachedAttention", "Call", "ChosenLinear",
+    "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum", "Dequantize", "Dim", "DynamicQuantize",
+    "Elementwise", "Epilogue", "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv",
+    "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather", "GatherElements",
+    "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize",
+    "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "Rotary",
     "ScatterElements", "ScatterRows", "Shape", "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize",
     "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "writes",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from intact.graph import ops
 from intact.graph.core.build import Writer
-from intact.graph.core.edit import last_size, rank_of
+from intact.graph.core.edit import input_of, last_size, rank_of
 from intact.graph.rewrites.contrib_attention import Inputs
 from intact.graph.rewrites.decompose_attention import (
     attention_scores,
@@ -27,6 +27,51 @@ from intact.graph.rewrites.rotary_embedding import angles_at, rotate_pairs
 
 _T = ir.DataType
 _INPUTS = 11  # the others are sinks, scales of caches, norms and padded chunks
+
+
+def unsupported_cache(node: ir.Node) -> str:
+    """Say why the engine has no step for a GroupQueryAttention; "" where it has one.
+
+    Its caches grow to sizes that the inputs' sizes tell, or stay as long as they are.
+    """
+    form = ops.GroupQueryAttention.of(node)
+    inputs = (*node.inputs, *[None] * (_GROUP_QUERY_INPUTS - len(node.inputs)))
+    _, k, v, past_keys, past_values, last, _, cosines, sines, positions, bias, *others = inputs
+    floats = [x.dtype for x in (*inputs[:5], cosines, sines) if x is not None]
+    if any(dtype not in (None, _T.FLOAT) for dtype in floats):
+        return "it computes in another type than float32"
+    if not form.is_plain or bias is not None or any(others):
+        return "it has a bias, sinks, or a cache of codes or of a window"
+    if min(form.num_heads, form.kv_num_heads) < 1 or form.num_heads % form.kv_num_heads or last is None:
+        return "its heads or lengths are not those of its operator"
+    if (k is None) != (v is None) or (past_keys is None) != (past_values is None):
+        return "it has keys without values"
+    if form.do_rotary and (positions is not None or not all(map(_is_stored, (cosines, sines)))):
+        return "it rotates by positions of an input, or by angles that are computed"
+    if any(not _has_known_room(node, at) for at in (1, 2)):
+        return "how long its caches become is computed"
+    return ""
+
+
+_GROUP_QUERY_INPUTS = 24
+
+
+def _is_stored(value: ir.Value | None) -> bool:
+    return value is not None and value.const_value is not None
+
+
+def _has_known_room(node: ir.Node, at: int) -> bool:
+    """Return whether sizes of the graph's inputs say how long the cache is that output `at` becomes."""
+    past = input_of(node, at + 2)
+    if past is None:
+        return True
+    made = node.outputs[at].shape if at < len(node.outputs) else past.shape
+    if made is None or len(made) != 4 or node.graph is None:
+        return False
+    shapes = [value.shape for value in node.graph.inputs if value.shape is not None]
+    return isinstance(made[2], int) or (
+        made[2].value is not None and any(made[2] == dim for shape in shapes for dim in shape)
+    )
 
 
 def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:

@@ -50,6 +50,7 @@ from intact.engine.lower.rules.products.block_linear import (
     lower_matmul_integer_to_float,
     lower_matmul_nbits,
 )
+from intact.engine.lower.rules.products.cached_attention import lower_group_query
 from intact.engine.lower.rules.products.conv import lower_conv, lower_conv_in_floats
 from intact.engine.lower.rules.products.conv_transpose import (
     lower_conv_transpose,
@@ -251,6 +252,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 RUNTIME_RULES: dict[str, tuple[Rule, ...]] = {
     "DynamicQuantizeMatMul": (lower_dynamic_matmul,),
+    "GroupQueryAttention": (lower_group_query,),
     "MatMulIntegerToFloat": (lower_matmul_integer_to_float,),
     "MatMulNBits": (lower_matmul_nbits,),
 }

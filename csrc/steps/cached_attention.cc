@@ -1,0 +1,215 @@
+#include "steps/cached_attention.h"
+
+#include <algorithm>
+
+#include "base/tuning.h"
+#include "kernels/registry.h"
+#include "steps/common/sequences.h"
+
+namespace intact {
+namespace {
+
+using namespace tuning::cached_attention;
+
+// One item is some tokens of a sequence, and the heads that share a head of keys: their queries are the rows of a
+// matrix. Keys are packed as its right side, values are read where they lie.
+class CachedAttention final : public Step {
+ public:
+  CachedAttention(const FloatGemmOps& gemm, const FloatOps& floats, const CachedAttentionSpec& s)
+      : gemm_(gemm), floats_(floats), s_(s), sequences_(s.last, s.q.sizes[0]) {
+    for (const View* v : {&s.q, &s.keys, &s.values, &s.y}) {
+      demand_rows(*v);
+      demand(v->type == Type::f32, "an attention is of float32");
+      demand(v->strides[0] % 4 == 0 && v->offset % 4 == 0, "float32 lies at multiples of 4");
+    }
+    demand(s.kv_heads > 0 && s.heads < (1 << 24) && s.heads % s.kv_heads == 0, "heads share heads of keys");
+    demand(s.q.sizes[1] == s.heads * s.keys.sizes[1] && s.y.sizes[1] == s.heads * s.values.sizes[1],
+           "heads of one size");
+    demand(s.q.sizes[0] == s.y.sizes[0] && s.keys.sizes[0] == s.values.sizes[0], "a row for each token");
+    demand(s.keys.sizes[1] < (1 << 24) && s.values.sizes[1] < (1 << 24), "a product is too deep");
+    const int64_t parts = sequences_.count() * s.kv_heads;
+    demand(parts > 0 ? s.keys.sizes[0] % parts == 0 : s.keys.sizes[0] == 0, "as much room for each head");
+    room_ = parts > 0 ? s.keys.sizes[0] / parts : 0;
+    demand(room_ < (1 << 24) && s.window >= 0, "more keys than a product sums");
+    tanh_ = find_function(floats, "tanh");
+    demand(tanh_ != nullptr, "there is a hyperbolic tangent");
+    group_ = static_cast<size_t>(s.heads / s.kv_heads);
+    size_ = static_cast<size_t>(s.keys.sizes[1]);
+    value_size_ = static_cast<size_t>(s.values.sizes[1]);
+    pitch_ = align64(static_cast<size_t>(room_));
+    const auto tokens = static_cast<size_t>(sequences_.tokens());
+    block_ = std::clamp<size_t>(kRows / group_, 1, std::max<size_t>(1, tokens));
+    blocks_ = (tokens + block_ - 1) / block_;
+    reads(s.q);
+    reads(s.keys);
+    reads(s.values);
+    reads(s.last);
+    writes(s.y);
+  }
+
+  std::string name() const override { return name_of(&gemm_) + std::string("+") + name_of(&floats_); }
+  size_t items() const override {
+    return value_size_ == 0 ? 0 : static_cast<size_t>(sequences_.count() * s_.kv_heads) * blocks_;
+  }
+  // Later tokens attend to more keys.
+  int64_t work(size_t item) const override { return static_cast<int64_t>(item % blocks_ + blocks_); }
+
+  size_t scratch() const override {
+    const size_t rows = block_ * group_;
+    return align64(3 * rows * sizeof(void*)) + align64(key_floats() * sizeof(float)) +
+           (values_lie_right() ? 0 : align64(value_floats() * sizeof(float))) + rows * pitch_ * sizeof(float);
+  }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    for (size_t item = begin; item < end; ++item) {
+      const size_t head = item / blocks_;
+      const auto sequence = static_cast<int64_t>(head) / s_.kv_heads;
+      const size_t first = item % blocks_ * block_, tokens = static_cast<size_t>(sequences_.tokens());
+      const auto before = static_cast<size_t>(sequences_.before(memory, sequence, room_));
+      if (before + tokens > static_cast<size_t>(room_)) {
+        memory.fail();
+        return;
+      }
+      attend(memory, head, {before + first, std::min(block_, tokens - first), sequence}, first, scratch);
+    }
+  }
+
+ private:
+  // Tokens of an item: the position of the first one, and how many.
+  struct Tokens {
+    size_t position, count;
+    int64_t sequence;
+  };
+  struct Work {
+    const float** left;
+    float **y, **scores;
+    float *keys, *values;
+  };
+
+  size_t key_floats() const { return (std::min<size_t>(kKeys, pitch_) + gemm_.panel) * size_; }
+  size_t value_floats() const {
+    return pitch_ * ((value_size_ + gemm_.panel - 1) / gemm_.panel * gemm_.panel);
+  }
+  // Registers of 16 floats end with the rows.
+  bool values_lie_right() const { return value_size_ % 16 == 0; }
+
+  size_t end_of(const Tokens& t, size_t token) const { return t.position + token + 1; }
+  size_t begin_of(const Tokens& t, size_t token) const {
+    const auto window = static_cast<size_t>(s_.window), end = end_of(t, token);
+    return window == 0 || window >= end ? 0 : end - window;
+  }
+
+  Work lay_out(uint8_t* scratch) const {
+    const size_t rows = block_ * group_;
+    Work work{};
+    work.left = reinterpret_cast<const float**>(scratch);
+    work.y = reinterpret_cast<float**>(scratch) + rows;
+    work.scores = work.y + rows;
+    scratch += align64(3 * rows * sizeof(void*));
+    work.keys = reinterpret_cast<float*>(scratch);
+    scratch += align64(key_floats() * sizeof(float));
+    work.values = reinterpret_cast<float*>(scratch);
+    if (!values_lie_right()) scratch += align64(value_floats() * sizeof(float));
+    for (size_t r = 0; r < rows; ++r) work.scores[r] = reinterpret_cast<float*>(scratch) + r * pitch_;
+    return work;
+  }
+
+  void attend(const Memory& memory, size_t head, const Tokens& t, size_t first, uint8_t* scratch) const {
+    const Work work = lay_out(scratch);
+    const size_t group = head % static_cast<size_t>(s_.kv_heads) * group_;
+    for (size_t r = 0; r < t.count * group_; ++r) {
+      const int64_t row = t.sequence * sequences_.tokens() + static_cast<int64_t>(first + r / group_);
+      work.left[r] = row_of<const float>(s_.q, memory, row) + (group + r % group_) * size_;
+      work.y[r] = row_of<float>(s_.y, memory, row) + (group + r % group_) * value_size_;
+    }
+    const auto cache_row = static_cast<int64_t>(head) * room_;
+    score(row_of<const float>(s_.keys, memory, cache_row), t, work);
+    for (size_t r = 0; r < t.count * group_; ++r) weigh(work.scores[r], t, r / group_);
+    sum_values(row_of<const float>(s_.values, memory, cache_row), t, work);
+  }
+
+  // Products of all queries with all keys that any of them reaches.
+  void score(const float* keys, const Tokens& t, const Work& work) const {
+    const auto down = s_.keys.strides[0] / 4;
+    const size_t end = end_of(t, t.count - 1);
+    const ptrdiff_t offset = 0;
+    for (size_t key = begin_of(t, 0); key < end; key += kKeys) {
+      const size_t count = std::min(kKeys, end - key);
+      gemm_.pack(keys + static_cast<ptrdiff_t>(key) * down, 1, down, size_, count, work.keys);
+      for (size_t r = 0; r < t.count * group_; ++r) work.scores[r] += key;
+      gemm_.multiply({work.left, &offset, 1, size_, 1, work.keys, size_ * gemm_.panel, nullptr, false,
+                      work.scores, t.count * group_, count});
+      for (size_t r = 0; r < t.count * group_; ++r) work.scores[r] -= key;
+    }
+  }
+
+  // Scores of a row become what its softmax multiplies values by.
+  void weigh(float* scores, const Tokens& t, size_t token) const {
+    const size_t n = end_of(t, token) - begin_of(t, token);
+    float* const row = scores + begin_of(t, token);
+    const auto times = [&](float factor) {
+      floats_.binary[static_cast<size_t>(BinaryKind::mul)](row, 1, &factor, 0, n, row);
+    };
+    float gain = s_.scale;
+    if (s_.softcap != 0.0f) {
+      times(s_.softcap_scale);
+      tanh_->function(row, row, n);
+      times(s_.softcap);
+      gain = 1.0f;
+    }
+    times(floats_.softmax(row, n, gain, nullptr));
+  }
+
+  // The keys that all tokens reach at once, then, for each token, those that the first one does not.
+  void sum_values(const float* values, const Tokens& t, const Work& work) const {
+    const auto down = static_cast<size_t>(s_.values.strides[0] / 4);
+    const size_t end = end_of(t, t.count - 1), first = begin_of(t, 0);
+    FloatGemm g{};
+    g.runs = 1;
+    g.step = 1;
+    g.columns = value_size_;
+    const float* right = values + first * down;
+    g.pitch = gemm_.panel;
+    g.down = down;
+    if (!values_lie_right()) {
+      gemm_.pack(right, static_cast<ptrdiff_t>(down), 1, end - first, value_size_, work.values);
+      right = work.values;
+      g.pitch = (end - first) * gemm_.panel;
+      g.down = gemm_.panel;
+    }
+    const auto multiply = [&](size_t row, size_t rows, size_t from, size_t to, bool more) {
+      const auto offset = static_cast<ptrdiff_t>(from);
+      g.a = const_cast<const float* const*>(work.scores + row);
+      g.offsets = &offset;
+      g.length = to - from;
+      g.b = right + (from - first) * g.down;
+      g.more = more;
+      g.y = work.y + row;
+      g.rows = rows;
+      gemm_.multiply(g);
+    };
+    const bool is_cut = begin_of(t, t.count - 1) != first;
+    if (!is_cut) multiply(0, t.count * group_, first, end_of(t, 0), false);
+    for (size_t token = is_cut ? 0 : 1; token < t.count; ++token) {
+      const size_t from = is_cut ? begin_of(t, token) : end_of(t, 0);
+      multiply(token * group_, group_, from, end_of(t, token), !is_cut);
+    }
+  }
+
+  const FloatGemmOps& gemm_;
+  const FloatOps& floats_;
+  CachedAttentionSpec s_;
+  Sequences sequences_;
+  const NamedFunction* tanh_ = nullptr;
+  int64_t room_ = 0;
+  size_t group_ = 1, size_ = 0, value_size_ = 0, pitch_ = 0, block_ = 1, blocks_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_cached_attention(const FloatGemmOps& gemm, const FloatOps& floats,
+                                            const CachedAttentionSpec& spec) {
+  return std::make_unique<CachedAttention>(gemm, floats, spec);
+}
+
+}  // namespace intact

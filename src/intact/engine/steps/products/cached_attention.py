@@ -1,0 +1,130 @@
+"""The step for attention to a cache of keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Operand, Read, Write
+from intact.engine.steps.elements.rotary import check_last, check_room
+
+
+@dataclass(frozen=True)
+class CachedAttention(Step):
+    """Attention of new tokens to a cache [batch, heads, room, size] that they are first written to (N72).
+
+    A new cache has the room that the plan says, and at least that of the old one. Where a caller passes one
+    array as both, it is written in place.
+
+    Attributes:
+        q: float32 [batch, tokens, heads * size]; k and v likewise, with `kv_heads`.
+        last: int32 or int64 [batch] or [batch, 1]: the position of the last token of each sequence.
+        past_keys, past_values: "" for none.
+        y: float32 [batch, tokens, heads * size of a value].
+        scale, softcap: As in `numerics.cached_attention`.
+        window: Tokens that each attends to, its own included; 0: all.
+    """
+
+    kind = "cached_attention"
+    q: Read
+    k: Read
+    v: Read
+    last: Operand
+    y: Write
+    keys: Write
+    values: Write
+    heads: int
+    kv_heads: int
+    scale: float
+    past_keys: Read = ""
+    past_values: Read = ""
+    softcap: float = 0.0
+    window: int = 0
+
+    def check(self, checker: Checker) -> None:
+        pasts = tuple(filter(None, (self.past_keys, self.past_values)))
+        checker.that(len(pasts) != 1, pasts, "keys and values of the past, or neither")
+        checker.floats(self.q, self.k, self.v, self.y, self.keys, self.values, *pasts)
+        ranks = checker.rank(self.q, self.k, self.v, self.y)
+        checker.that(set(ranks) == {3}, ranks, "rank 3")
+        ranks = checker.rank(self.keys, self.values, *pasts)
+        checker.that(set(ranks) == {4}, ranks, "caches of rank 4")
+        checker.index(self.last)
+        (rank,) = checker.rank(self.last)
+        checker.that(rank in (1, 2), f"positions of rank {rank}", "one number for each sequence")
+        heads = self.heads, self.kv_heads
+        checker.that(min(heads) > 0 and max(heads) <= 2**24, heads, "1 or more heads")
+        checker.that(self.heads % self.kv_heads == 0, heads, "as many heads for each head of keys")
+        checker.that(0 <= self.window < 2**31, f"a window of {self.window}", "0 or more")
+        checker.that(isfinite(self.softcap) and self.softcap >= 0, self.softcap, "0 or more")
+
+    def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
+        q, k, v = (sizes.of(name) for name in (self.q, self.k, self.v))
+        size, value_size = k[2] // self.kv_heads, v[2] // self.kv_heads
+        heads = f"{self.heads} and {self.kv_heads} heads of one size"
+        if k[2] % self.kv_heads or q[2] != size * self.heads:
+            raise mismatch(self.k, f"{q[2]} and {k[2]} columns", heads)
+        if v[2] % self.kv_heads or not q[:2] == k[:2] == v[:2]:
+            raise mismatch(self.v, f"shape {v}", f"{q[:2]}, and {heads}")
+        check_last(sizes, self.last, q[0])
+        caches = []
+        for new, past, width in (
+            (self.keys, self.past_keys, size),
+            (self.values, self.past_values, value_size),
+        ):
+            least = q[1]
+            if past:
+                old = sizes.of(past)
+                if (*old[:2], old[3]) != (q[0], self.kv_heads, width):
+                    raise mismatch(past, f"shape {old}", f"({q[0]}, {self.kv_heads}, any room, {width})")
+                least = old[2]
+            caches.append((q[0], self.kv_heads, _room(sizes.partial_shape(new)[2], least), width))
+        return (*q[:2], value_size * self.heads), *caches
+
+    def check_positions(self, shape_of: Callable[[str], Shape], last: NDArray[Any], where: str) -> None:
+        """Refuse tokens that a cache has no room for.
+
+        Raises:
+            QuantValueError: Names the tensor of positions.
+        """
+        room = min(shape_of(name)[2] for name in (self.keys, self.values))
+        check_room(last, shape_of(self.q)[1], room, where)
+
+    def evaluate(self, run: Run) -> None:
+        q, k, v = (run.array(name) for name in (self.q, self.k, self.v))
+        batch, tokens, _ = q.shape
+        last = run.array(self.last)
+        before = numerics.tokens_before(last, tokens)
+        caches = []
+        for new, past, added in ((self.keys, self.past_keys, k), (self.values, self.past_values, v)):
+            old = run.array(past) if past else None
+            room = _room(run.partial_shape(new)[2], tokens if old is None else old.shape[2])
+            check_room(last, tokens, room, f"tensor '{self.last}'")
+            apart = added.reshape(batch, tokens, self.kv_heads, added.shape[2] // self.kv_heads)
+            caches.append(numerics.write_cache(old, apart, before, room))
+        y = numerics.cached_attention(
+            q.reshape(batch, tokens, self.heads, q.shape[2] // self.heads), *caches, before,
+            self.scale, self.window, self.softcap,
+        )  # fmt: skip
+        run.bind(self.y, y.reshape(batch, tokens, -1))
+        run.bind(self.keys, caches[0])
+        run.bind(self.values, caches[1])
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        """Return the products of a full cache."""
+        batch, tokens, columns = shape_of(self.y)
+        return batch * tokens * shape_of(self.keys)[2] * (columns + shape_of(self.q)[2])
+
+
+def _room(declared: int | None, least: int) -> int:
+    return least if declared is None else max(declared, least)

@@ -1,0 +1,94 @@
+"""Attention of new tokens to the keys and values of all tokens before them. NORMATIVE."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.errors import QuantValueError
+from intact.numerics.floats.float_matmul import float_product
+from intact.numerics.floats.hyperbolic import tanh
+from intact.numerics.floats.softmax import softmax
+from intact.numerics.grids.affine import to_float32
+
+Reals = NDArray[np.float32]
+Counts = NDArray[np.int64]
+
+
+def tokens_before(last: ArrayLike, tokens: int) -> Counts:
+    """Return how many tokens each sequence had before the new ones: ``max(last + 1 - tokens, 0)``.
+
+    Args:
+        last: Integers, one for each sequence: the position of its last new token.
+        tokens: New tokens of each.
+    Returns:
+        int64 [batch].
+    Source: seqlens_k of com.microsoft's GroupQueryAttention.
+    """
+    return np.maximum(np.asarray(last, np.int64).reshape(-1) + 1 - tokens, 0)
+
+
+def write_cache(past: ArrayLike | None, new: ArrayLike, before: Counts, room: int) -> Reals:
+    """Return a cache with the new tokens behind those that were there. NORMATIVE.
+
+    Args:
+        past: Reals [batch, heads, old room, size]; None: nothing.
+        new: Reals [batch, tokens, heads, size].
+        before: Tokens that each sequence had.
+        room: Tokens that the new cache holds; what nobody wrote is 0.
+    Returns:
+        float32 [batch, heads, room, size].
+    Raises:
+        QuantValueError: There is no room for the new tokens.
+    """
+    added = to_float32(new).swapaxes(1, 2)
+    batch, heads, tokens, size = added.shape
+    cache = np.zeros((batch, heads, room, size), np.float32)
+    if past is not None:
+        old = to_float32(past)[:, :, :room]
+        cache[:, :, : old.shape[2]] = old
+    for row, start in enumerate(before):
+        if start + tokens > room:
+            got = f"{start} + {tokens} tokens in sequence {row}"
+            raise QuantValueError("the cache", got, f"at most {room}", "give a larger cache")
+        cache[row, :, start : start + tokens] = added[row]
+    return cache
+
+
+def cached_attention(
+    q: ArrayLike, keys: ArrayLike, values: ArrayLike, before: Counts,
+    scale: float, window: int = 0, softcap: float = 0.0,
+) -> Reals:  # fmt: skip
+    """Compute ``softmax(q k * scale) v`` over each token's own and all earlier ones. NORMATIVE.
+
+    Products are N51's, the softmax is N40's over the keys in reach alone. So the tokens of a prompt may come
+    at once, in chunks or one by one, with others or alone: no bit changes.
+
+    Args:
+        q: Reals [batch, tokens, heads, size].
+        keys: Reals [batch, key heads, room, size]; each serves ``heads / key heads`` heads in a row.
+        values: Reals [batch, key heads, room, value size].
+        before: Tokens before the first one of q, for each sequence.
+        scale: Rounded to float32.
+        window: So many tokens, its own included, each attends to; 0: all.
+        softcap: c of ``c * tanh(x * fl32(scale / c))`` in place of ``x * scale``; 0: none.
+    Returns:
+        float32 [batch, tokens, heads, value size].
+    Source: "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints";
+    "Longformer" (windows); Gemma 2 (cap).
+    """
+    q, keys, values = to_float32(q), to_float32(keys), to_float32(values)
+    batch, tokens, heads, _ = q.shape
+    group = heads // keys.shape[1]
+    y = np.empty((batch, tokens, heads, values.shape[-1]), np.float32)
+    for row, token, head in np.ndindex(batch, tokens, heads):
+        end = int(before[row]) + token + 1
+        reach = slice(max(0, end - window) if window else 0, end)
+        scores = float_product(q[row, token, None, head], keys[row, head // group, reach].T)
+        if softcap:
+            cap = np.float32(softcap)
+            weights = softmax(tanh(scores * np.float32(scale / softcap)) * cap)
+        else:
+            weights = softmax(scores, gain=scale)
+        y[row, token, head] = float_product(weights, values[row, head // group, reach])[0]
+    return y
