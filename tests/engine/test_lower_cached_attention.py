@@ -21,9 +21,9 @@ def model(size: int = 16, *, packed: bool = False, pairs: int = 0, rooms: str = 
     """Build one node over a cache that stays as long as it is, or grows to the size called `rooms`."""
     rng = np.random.default_rng(3)
     tables = {name: np.float32(rng.normal(size=(POSITIONS, pairs))) for name in ("cos", "sin") if pairs}
-    given = {*ORDER[3:7], *tables, "q"} | (set() if packed else {"k", "v"})
+    present = {*ORDER[3:7], *tables, "q"} | (set() if packed else {"k", "v"})
     node = helper.make_node(
-        "GroupQueryAttention", [name if name in given else "" for name in ORDER], ["y", "keys", "values"],
+        "GroupQueryAttention", [name if name in present else "" for name in ORDER], ["y", "keys", "values"],
         "attention", domain=MICROSOFT, num_heads=HEADS, kv_num_heads=KV_HEADS, do_rotary=int(pairs > 0),
         **attributes,
     )  # fmt: skip

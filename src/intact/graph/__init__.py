@@ -81,7 +81,7 @@ from intact.graph.qdq.markers import marker_schema
 from intact.graph.qdq.named_pairs import NamedPair, QuantizerCall, read_named_pairs
 from intact.graph.qdq.softmax_guards import find_guarded_softmax
 from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
-from intact.graph.rewrites.group_query_attention import unsupported_cache
+from intact.graph.rewrites.group_query_attention import cache_limitation
 from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
 from intact.graph.rewrites.widen_float16 import widen_float16
@@ -174,7 +174,7 @@ __all__ = [
     "quantization_of",
     "rename_foreign",
     "quantized_bias_of",
-    "unsupported_cache",
+    "cache_limitation",
     "upgrade_opset",
     "raw_weights",
     "read_block_weight",

@@ -19,7 +19,7 @@ from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
 from intact.graph.rewrites.contrib_attention import Inputs, multi_head, self_attention
-from intact.graph.rewrites.group_query_attention import group_query, unsupported_cache
+from intact.graph.rewrites.group_query_attention import cache_limitation, group_query
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 from intact.graph.rewrites.rotary_embedding import rotate
 
@@ -312,7 +312,7 @@ FUSED_BESIDE_CACHES = (
     *FUSED[:-1],
     replace(
         FUSED[-1],
-        matches=lambda node: node.op_type != "GroupQueryAttention" or bool(unsupported_cache(node)),
+        matches=lambda node: node.op_type != "GroupQueryAttention" or bool(cache_limitation(node)),
     ),
 )
 """The same, but attention to a cache stays where the engine has a step for it."""

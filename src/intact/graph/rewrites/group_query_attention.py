@@ -26,21 +26,21 @@ from intact.graph.rewrites.decompose_attention import (
 from intact.graph.rewrites.rotary_embedding import angles_at, rotate_pairs
 
 _T = ir.DataType
-_INPUTS = 11  # the others are sinks, scales of caches, norms and padded chunks
+_INPUTS = 11  # the further_inputs are sinks, scales of caches, norms and padded chunks
 
 
-def unsupported_cache(node: ir.Node) -> str:
+def cache_limitation(node: ir.Node) -> str:
     """Say why the engine has no step for a GroupQueryAttention; "" where it has one.
 
     Its caches grow to sizes that the inputs' sizes tell, or stay as long as they are.
     """
     form = ops.GroupQueryAttention.of(node)
     inputs = (*node.inputs, *[None] * (_GROUP_QUERY_INPUTS - len(node.inputs)))
-    _, k, v, past_keys, past_values, last, _, cosines, sines, positions, bias, *others = inputs
+    _, k, v, past_keys, past_values, last, _, cosines, sines, positions, bias, *further_inputs = inputs
     floats = [x.dtype for x in (*inputs[:5], cosines, sines) if x is not None]
     if any(dtype not in (None, _T.FLOAT) for dtype in floats):
         return "it computes in another type than float32"
-    if not form.is_plain or bias is not None or any(others):
+    if not form.is_plain or bias is not None or any(further_inputs):
         return "it has a bias, sinks, or a cache of codes or of a window"
     if min(form.num_heads, form.kv_num_heads) < 1 or form.num_heads % form.kv_num_heads or last is None:
         return "its heads or lengths are not those of its operator"
@@ -65,12 +65,12 @@ def _has_known_room(node: ir.Node, at: int) -> bool:
     past = input_of(node, at + 2)
     if past is None:
         return True
-    made = node.outputs[at].shape if at < len(node.outputs) else past.shape
-    if made is None or len(made) != 4 or node.graph is None:
+    new_shape = node.outputs[at].shape if at < len(node.outputs) else past.shape
+    if new_shape is None or len(new_shape) != 4 or node.graph is None:
         return False
     shapes = [value.shape for value in node.graph.inputs if value.shape is not None]
-    return isinstance(made[2], int) or (
-        made[2].value is not None and any(made[2] == dim for shape in shapes for dim in shape)
+    return isinstance(new_shape[2], int) or (
+        new_shape[2].value is not None and any(new_shape[2] == dim for shape in shapes for dim in shape)
     )
 
 

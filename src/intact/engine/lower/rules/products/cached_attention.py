@@ -9,7 +9,7 @@ import numpy as np
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import plain, who
 from intact.engine.steps import CachedAttention, Dim, Rotary, Slice
-from intact.graph import Node, Value, input_of, ops, set_shape, unsupported_cache
+from intact.graph import Node, Value, cache_limitation, input_of, ops, set_shape
 
 
 def lower_group_query(builder: PlanBuilder, node: Node) -> None:
@@ -17,7 +17,7 @@ def lower_group_query(builder: PlanBuilder, node: Node) -> None:
 
     The number of all tokens, its input 6, is not read: positions of last tokens say as much.
     """
-    if why := unsupported_cache(node):
+    if why := cache_limitation(node):
         raise NoMatch(why)
     form = ops.GroupQueryAttention.of(node)
     last = plain(builder, input_of(node, 5))
