@@ -1,0 +1,190 @@
+"""A decoder as an ONNX model with a cache: what placement, lowering and ONNX Runtime read.
+
+Inputs: ``tokens`` int64 [batch, tokens]; ``last`` int32 [batch], the position of each sequence's last token;
+``total`` int32 [], the longest sequence; ``rows`` int64 [wanted], the tokens, counted through all sequences, whose
+logits are wanted; ``keys.i`` and ``values.i`` float32 [batch, kv heads, room, head size] for each layer i.
+Outputs: ``logits`` float32 [wanted, vocabulary], and the new caches ``new_keys.i`` and ``new_values.i``, for which a
+caller passes the arrays of the old ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.formats import floats_of
+from intact.graph import Composer
+from intact.graph.ops import MICROSOFT
+from intact.lm.decoder_weights import DecoderWeights
+from intact.numerics import BlockWeights
+
+_OPSET = 21
+Linear = BlockWeights | NDArray[np.float32]
+
+
+class LinearWriter(Protocol):
+    """Writes a product with the weight of a linear layer."""
+
+    def __call__(self, composer: Composer, x: str, y: str, role: str, weight: Linear) -> None:
+        """Write ``y = x weight.T``.
+
+        Args:
+            composer: Of the model.
+            x, y: Names of values.
+            role: "q", "down", "head", ...
+            weight: [outputs, inputs].
+        """
+
+
+def write_float(composer: Composer, x: str, y: str, role: str, weight: Linear) -> None:
+    """Write a product of floats."""
+    matrix = composer.constant(
+        f"{y}.weight", np.ascontiguousarray(np.asarray(floats_of(weight), np.float32).T)
+    )
+    composer.node("MatMul", [x, matrix], [y], name=y)
+
+
+def decoder_model(weights: DecoderWeights, positions: int, write_linear: LinearWriter = write_float) -> Any:
+    """Build the model.
+
+    Args:
+        weights: Of the decoder.
+        positions: The longest sequence that it takes.
+        write_linear: Writes linear layers.
+    Returns:
+        An onnx-ir model.
+    """
+    return _Decoder(weights, positions, write_linear).build()
+
+
+class _Decoder:
+    """Writes one decoder. Values are named by the layer and what they are."""
+
+    def __init__(self, weights: DecoderWeights, positions: int, write_linear: LinearWriter) -> None:
+        self._weights, self._config, self._linear = weights, weights.config, write_linear
+        self._composer = Composer(_OPSET)
+        self._tables = [
+            self._composer.constant(name, table)
+            for name, table in zip(("cosines", "sines"), self._config.angles(positions), strict=True)
+        ]
+
+    def build(self) -> Any:
+        composer, config = self._composer, self._config
+        composer.input("tokens", "int64", ["batch", "tokens"])
+        composer.input("last", "int32", ["batch"])
+        composer.input("total", "int32", [])
+        composer.input("rows", "int64", ["wanted"])
+        room = ["batch", config.kv_heads, "room", config.head_size]
+        for layer in range(config.layers):
+            for name in ("keys", "values"):
+                composer.input(f"{name}.{layer}", "float32", room)
+        x = self._embed()
+        for layer in range(config.layers):
+            x = self._block(layer, x)
+        self._head(x)
+        composer.output("logits", "float32", ["wanted", config.vocabulary])
+        for layer in range(config.layers):
+            for name in ("new_keys", "new_values"):
+                composer.output(f"{name}.{layer}", "float32", room)
+        return composer.load()
+
+    def _embed(self) -> str:
+        table = self._weights.linear("embedding")
+        embedding = self._composer.constant("embedding.weight", np.asarray(floats_of(table), np.float32))
+        self._composer.node("Gather", [embedding, "tokens"], ["embedding"], name="embedding")
+        if self._config.embedding_scale == 1.0:
+            return "embedding"
+        return self._number("Mul", "embedding", self._config.embedding_scale, "embedding.scaled")
+
+    def _block(self, layer: int, x: str) -> str:
+        rows = self._norm(x, "attention_norm", layer)
+        mixed = self._attention(layer, rows)
+        if self._config.post_norms:
+            mixed = self._norm(mixed, "post_attention_norm", layer)
+        x = self._node("Add", [x, mixed], f"{layer}.attended")
+        made = self._mlp(layer, self._norm(x, "mlp_norm", layer))
+        if self._config.post_norms:
+            made = self._norm(made, "post_mlp_norm", layer)
+        return self._node("Add", [x, made], f"{layer}.out")
+
+    def _attention(self, layer: int, rows: str) -> str:
+        config = self._config
+        q, k, v = (self._product(role, layer, rows, config.qkv_bias) for role in "qkv")
+        if config.qk_norm:
+            q, k = (
+                self._head_norm(layer, x, f"{role}_norm", heads)
+                for x, role, heads in ((q, "q", config.heads), (k, "k", config.kv_heads))
+            )
+        y, rotates = f"{layer}.mixed", layer not in config.unrotated
+        caches = [f"{name}.{layer}" for name in ("keys", "values")]
+        self._composer.node(
+            "GroupQueryAttention", [q, k, v, *caches, "last", "total", *(self._tables if rotates else [])],
+            [y, *(f"new_{name}" for name in caches)], name=y, domain=MICROSOFT, num_heads=config.heads,
+            kv_num_heads=config.kv_heads, scale=config.attention_scale, do_rotary=int(rotates),
+            rotary_interleaved=int(config.interleaved) if rotates else None,
+            softcap=config.attention_cap or None,
+            local_window_size=config.window if layer in config.windowed else None,
+        )  # fmt: skip
+        return self._product("o", layer, y)
+
+    def _mlp(self, layer: int, rows: str) -> str:
+        gate, up = (self._product(role, layer, rows) for role in ("gate", "up"))
+        if self._config.activation == "silu":
+            sigmoid = self._node("Sigmoid", [gate], f"{layer}.sigmoid")
+            curve = self._node("Mul", [gate, sigmoid], f"{layer}.silu")
+        else:
+            self._composer.node("Gelu", [gate], [f"{layer}.gelu"], name=f"{layer}.gelu", approximate="tanh")
+            curve = f"{layer}.gelu"
+        return self._product("down", layer, self._node("Mul", [curve, up], f"{layer}.inner"))
+
+    def _head(self, x: str) -> None:
+        flat = self._composer.constant("flat", np.array([-1, self._config.hidden]))
+        rows = self._node("Reshape", [x, flat], "tokens.flat")
+        self._composer.node("Gather", [rows, "rows"], ["wanted.rows"], name="wanted.rows", axis=0)
+        normed = self._norm("wanted.rows", "norm", None)
+        cap = self._config.logit_cap
+        y = "head" if cap else "logits"
+        role = "embedding" if self._config.tied else "head"
+        self._linear(self._composer, normed, y, "head", self._weights.linear(role))
+        if cap:
+            bent = self._node("Tanh", [self._number("Div", y, cap, "head.scaled")], "head.tanh")
+            self._number("Mul", bent, cap, "logits")
+
+    def _product(self, role: str, layer: int, x: str, has_bias: bool = False) -> str:
+        y = f"{layer}.{role}"
+        product = f"{y}.product" if has_bias else y
+        self._linear(self._composer, x, product, role, self._weights.linear(role, layer))
+        if has_bias:
+            bias = self._composer.constant(f"{y}.bias", self._weights.vector(role, layer, "bias"))
+            self._node("Add", [product, bias], y)
+        return y
+
+    def _norm(self, x: str, role: str, layer: int | None) -> str:
+        y = role if layer is None else f"{layer}.{role}"
+        weight = self._weights.vector(role, layer or 0) + np.float32(self._config.norm_offset)
+        return self._rms(x, weight, y)
+
+    def _rms(self, x: str, weight: NDArray[np.float32], y: str) -> str:
+        scale = self._composer.constant(f"{y}.weight", weight)
+        self._composer.node(
+            "SimplifiedLayerNormalization", [x, scale], [y], name=y, axis=-1, epsilon=self._config.epsilon
+        )
+        return y
+
+    def _head_norm(self, layer: int, x: str, role: str, heads: int) -> str:
+        """Norm each head of x [batch, tokens, heads * size] by itself."""
+        apart = self._composer.constant(f"{layer}.{role}.apart", np.array([0, 0, heads, -1]))
+        joined = self._composer.constant(f"{layer}.{role}.joined", np.array([0, 0, -1]))
+        split = self._node("Reshape", [x, apart], f"{layer}.{role}.heads")
+        normed = self._rms(split, self._weights.vector(role, layer), f"{layer}.{role}")
+        return self._node("Reshape", [normed, joined], f"{layer}.{role}.flat")
+
+    def _number(self, op_type: str, x: str, number: float, y: str) -> str:
+        constant = self._composer.constant(f"{y}.number", np.float32(number))
+        return self._node(op_type, [x, constant], y)
+
+    def _node(self, op_type: str, inputs: list[str], y: str) -> str:
+        self._composer.node(op_type, inputs, [y], name=y)
+        return y
