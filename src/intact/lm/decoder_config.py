@@ -24,7 +24,8 @@ class DecoderConfig:
 
     Attributes:
         family: One of `FAMILIES`.
-        layers, hidden, inner, vocabulary: How many, and sizes of the residual stream, of MLPs and of the logits.
+        layers: How many.
+        hidden, inner, vocabulary: Sizes of the residual stream, of MLPs and of the logits.
         heads, kv_heads, head_size: Of queries, of keys and values, and of each.
         context: Positions that the model was trained for.
         epsilon: Of the norms.
@@ -89,7 +90,7 @@ class DecoderConfig:
             self.head_size,
         )
         fits = (
-            0 < min(sizes)
+            min(sizes) > 0
             and max(sizes) <= _MOST_SIZE
             and self.layers <= _MOST_LAYERS
             and self.heads % self.kv_heads == 0
@@ -155,7 +156,8 @@ def config_from_json(config: Mapping[str, Any], where: str) -> DecoderConfig:
         context=int(config.get("max_position_embeddings", 2048)),
         epsilon=float(config.get("rms_norm_eps", 1e-6)),
         rope_base=float(config.get("rope_theta") or rope.get("rope_theta") or 10000.0), rope_scaling=scaling,
-        rotary_pairs=int(head_size * float(config.get("partial_rotary_factor") or 1.0)) // 2, interleaved=False,
+        rotary_pairs=int(head_size * float(config.get("partial_rotary_factor") or 1.0)) // 2,
+        interleaved=False,
         unrotated=frozenset(i for i, turns in enumerate(skips or ()) if not turns),
         tied=bool(config.get("tie_word_embeddings", str(family).startswith("gemma"))),
         window=window, windowed=windowed,
@@ -197,7 +199,7 @@ def config_from_gguf(fields: Mapping[str, Any], names: frozenset[str], where: st
         interleaved=family in ("llama", "mistral", "smollm3"),
         unrotated=frozenset(range(3, layers, 4)) if family == "smollm3" else frozenset(),
         tied="output.weight" not in names, window=window,
-        windowed=frozenset(range(0, layers, 2) if family == "gemma2" else range(layers)) if window else frozenset(),
+        windowed=frozenset(range(0, layers, 2 if family == "gemma2" else 1)) if window else frozenset(),
         qkv_bias="blk.0.attn_q.bias" in names,
         **_variant(str(family), hidden, float(head_size), {
             "attn_logit_softcapping": short.get("attn_logit_softcapping"),

@@ -1,10 +1,10 @@
 """A decoder as an ONNX model with a cache: what placement, lowering and ONNX Runtime read.
 
 Inputs: ``tokens`` int64 [batch, tokens]; ``last`` int32 [batch], the position of each sequence's last token;
-``total`` int32 [], the longest sequence; ``rows`` int64 [wanted], the tokens, counted through all sequences, whose
-logits are wanted; ``keys.i`` and ``values.i`` float32 [batch, kv heads, room, head size] for each layer i.
-Outputs: ``logits`` float32 [wanted, vocabulary], and the new caches ``new_keys.i`` and ``new_values.i``, for which a
-caller passes the arrays of the old ones.
+``total`` int32 [], the longest sequence; ``rows`` int64 [wanted], the tokens, counted through all sequences,
+whose logits are wanted; for each layer i ``keys.i`` and ``values.i`` float32 [batch, kv heads, room, size].
+Outputs: ``logits`` float32 [wanted, vocabulary], and the new caches ``new_keys.i`` and ``new_values.i``, for
+which a caller passes the arrays of the old ones.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ class DecoderWeights:
         path: The same.
         config: What the model is.
         metadata: What a GGUF file says beside; empty for a folder.
+        json: What config.json says; empty for a GGUF file.
 
     Raises:
         FileFormatError, UnsupportedError, FileAccessError: As `open_weights`, and for other families.
@@ -57,6 +58,7 @@ class DecoderWeights:
         self._files: WeightFiles = open_weights(path)
         names = frozenset(self._files.names)
         self.metadata: dict[str, Any] = {}
+        self.json = self._files.config
         if self._files.format == "gguf":
             self.metadata = {name: field.value for name, field in GgufFile(path).metadata.items()}
             self.config = config_from_gguf(self.metadata, names, str(path))

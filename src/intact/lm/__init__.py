@@ -1,0 +1,19 @@
+"""Language models: open, quantize, generate, compare; the same tokens on every machine.
+
+model = intact.lm.load("model.gguf", weights="int4")
+print(model.generate("The capital of France is"))
+intact.lm.save(model, "folder")                       # opens in milliseconds
+"""
+
+from intact.lm.compare_models import Comparison, compare_models, first_flips, perplexity, token_windows
+from intact.lm.language_model import LanguageModel
+from intact.lm.load_model import load_model as load
+from intact.lm.load_model import save_model as save
+from intact.lm.sampling import Sampling
+from intact.lm.sequence_cache import SequenceCache
+from intact.lm.tokenizer import Tokenizer
+
+__all__ = [
+    "Comparison", "LanguageModel", "Sampling", "SequenceCache", "Tokenizer", "compare_models", "first_flips",
+    "load", "perplexity", "save", "token_windows",
+]  # fmt: skip

@@ -1,0 +1,137 @@
+"""Opens language models: GGUF files, Hugging Face folders, and folders that `save` wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from intact.atomic import replacing, together
+from intact.engine import compile as compile_model
+from intact.engine import load
+from intact.errors import FileFormatError, QuantValueError
+from intact.lm.decoder_graph import decoder_model
+from intact.lm.decoder_weights import DecoderWeights
+from intact.lm.language_model import LanguageModel
+from intact.lm.linear_writers import KEEP, linear_writer
+from intact.lm.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
+from intact.reading import read_bytes
+
+PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json"
+VERSION = 1
+LONGEST = 8192
+"""Positions by default, at most: tables of angles are as long."""
+
+
+def load_model(
+    path: str | os.PathLike[str], *, weights: str = KEEP, block: int = 32,
+    bits_of: Mapping[str, str] | None = None, positions: int | None = None, threads: int | None = None,
+    tokenizer: str | os.PathLike[str] | None = None, backend: str = "cpu",
+) -> LanguageModel:  # fmt: skip
+    """Open a language model.
+
+    Args:
+        path: A GGUF file, a folder with config.json and safetensors files, or one that `save_model` wrote.
+        weights, block, bits_of: As for `linear_writer`; a saved model has its own.
+        positions: The longest sequence; None: what the model was trained for, at most 8192.
+        threads: Of a run; None: as many as the process may use.
+        tokenizer: A tokenizer.json in place of the model's own.
+        backend: "cpu", or "reference".
+    Raises:
+        FileFormatError, FileAccessError: A file is damaged, or cannot be read.
+        UnsupportedError: A family, format or tokenizer that is not read.
+        QuantValueError: A setting is wrong.
+    """
+    folder = Path(path)
+    if (folder / SETTINGS).is_file():
+        return _load_saved(folder, threads)
+    source = DecoderWeights(path)
+    count = min(source.config.context, LONGEST) if positions is None else positions
+    if not 1 <= count <= 2**24:
+        raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
+    model = decoder_model(source, count, linear_writer(weights, block, bits_of))
+    engine = compile_model(model, threads=threads, backend=backend)
+    settings: dict[str, str | int] = {"family": source.config.family, "weights": weights, "block": block}
+    return LanguageModel(engine, count, _tokenizer(source, tokenizer), _template(source), settings)
+
+
+def save_model(model: LanguageModel, folder: str | os.PathLike[str]) -> None:
+    """Write a folder that `load_model` opens in milliseconds: all of it, or nothing.
+
+    Raises:
+        FileAccessError: It cannot be written.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "version": VERSION, "positions": model.positions, "template": model.template,
+        "bos": model.tokenizer.bos if model.tokenizer is not None else None,
+        "eos": list(model.tokenizer.eos) if model.tokenizer is not None else [],
+        "settings": dict(model.settings),
+    }  # fmt: skip
+    model.new_cache().append([0])  # packs weights for the kernels of this machine
+    with together():
+        model.engine.save(target / PLAN)
+        if model.tokenizer is not None:
+            _write(target / TOKENIZER, model.tokenizer.to_json())
+        _write(target / SETTINGS, json.dumps(settings, indent=1))
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def _load_saved(folder: Path, threads: int | None) -> LanguageModel:
+    where = str(folder / SETTINGS)
+    try:
+        told = json.loads(read_bytes(folder / SETTINGS))
+        version, positions, template = told["version"], told["positions"], told["template"]
+        bos, eos, settings = told["bos"], told["eos"], told["settings"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(where, f"'{error}'") from error
+    if version != VERSION:
+        raise _damaged(where, f"version {version!r}")
+    fits = (
+        isinstance(positions, int) and 0 < positions <= 2**24 and isinstance(template, str)
+        and isinstance(bos, int | None) and isinstance(eos, list) and isinstance(settings, dict)
+        and all(isinstance(token, int) for token in eos)
+    )  # fmt: skip
+    if not fits:
+        raise _damaged(where, "other settings")
+    path = folder / TOKENIZER
+    tokenizer = Tokenizer(read_bytes(path).decode("utf-8", "replace"), bos, eos) if path.is_file() else None
+    return LanguageModel(load(folder / PLAN, threads=threads), positions, tokenizer, template, settings)
+
+
+def _damaged(where: str, got: str) -> FileFormatError:
+    return FileFormatError(where, got, "what save_model writes", "quantize the model again")
+
+
+def _tokenizer(source: DecoderWeights, tokenizer: str | os.PathLike[str] | None) -> Tokenizer | None:
+    if tokenizer is not None:
+        text = read_bytes(Path(tokenizer)).decode("utf-8", "replace")
+        ends = source.metadata.get("tokenizer.ggml.eos_token_id")
+        return Tokenizer(text, None, [ends] if isinstance(ends, int) else [])
+    if source.metadata:
+        return tokenizer_of_gguf(source.metadata, str(source.path))
+    return tokenizer_of_folder(source.path, source.json) if (source.path / TOKENIZER).is_file() else None
+
+
+def _template(source: DecoderWeights) -> str:
+    if source.metadata:
+        return str(source.metadata.get("tokenizer.chat_template") or "")
+    for name, key in (("chat_template.jinja", ""), ("tokenizer_config.json", "chat_template")):
+        path = source.path / name
+        if path.is_file():
+            text = read_bytes(path).decode("utf-8", "replace")
+            if not key:
+                return text
+            try:
+                told: Any = json.loads(text).get(key)
+            except (ValueError, AttributeError, RecursionError) as error:
+                raise FileFormatError(str(path), f"'{error}'", "JSON", "download it again") from error
+            return told if isinstance(told, str) else ""
+    return ""

@@ -1,0 +1,128 @@
+"""Tokenizers of language models: tokenizer.json, and the vocabularies of GGUF files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from intact.errors import FileFormatError, MissingExtraError, UnsupportedError
+
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+    r"\s+(?!\S)|\s+"
+)
+_SPLITS = {"llama-bpe": _LLAMA3, "llama3": _LLAMA3, "qwen2": _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")}
+_DIGITS = ("smollm",)
+_PLAIN = ("default", "gpt-2")
+_CONTROL = 3  # token_type of tokens that are no text
+
+
+class Tokenizer:
+    """Text to tokens and back, by the package tokenizers.
+
+    Args:
+        text: The contents of a tokenizer.json.
+        bos: The token that begins every text; None: none does.
+        eos: Tokens that end a text.
+
+    Attributes:
+        bos, eos: As given.
+
+    Raises:
+        MissingExtraError: tokenizers is not installed.
+        FileFormatError: The text is none.
+    """
+
+    def __init__(self, text: str, bos: int | None, eos: Sequence[int]) -> None:
+        self.bos, self.eos = bos, tuple(eos)
+        try:
+            self._tokenizer = _package().Tokenizer.from_str(text)
+        except Exception as error:  # its own class is Exception alone
+            got = f"'{str(error)[:200]}'"
+            raise FileFormatError("tokenizer.json", got, "a tokenizer", "download it again") from error
+
+    def encode(self, text: str, *, bos: bool = True) -> list[int]:
+        """Return the tokens of a text; tokens that it names, such as <|im_end|>, count as such."""
+        ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return [self.bos, *ids] if bos and self.bos is not None and ids[:1] != [self.bos] else ids
+
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """Return the text of tokens; `special`: with those that are no text."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=not special))
+
+    def to_json(self) -> str:
+        """Return the contents of its tokenizer.json."""
+        return str(self._tokenizer.to_str())
+
+
+def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
+    """Make the tokenizer of a GGUF file.
+
+    Raises:
+        UnsupportedError: Its kind has no form here.
+        FileFormatError: A part is missing.
+        MissingExtraError: tokenizers is not installed.
+    """
+    tokenizers = _package()
+    kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "default")
+    if kind != "gpt2" or split not in (*_SPLITS, *_DIGITS, *_PLAIN):
+        raise UnsupportedError(
+            where, f"a tokenizer of kind {kind!r} ({split!r})", "byte-pair encoding of GPT-2's kind",
+            "give the model's tokenizer.json",
+        )  # fmt: skip
+    words, merges = metadata.get("tokenizer.ggml.tokens"), metadata.get("tokenizer.ggml.merges")
+    if not words or merges is None:
+        raise FileFormatError(where, "a tokenizer without tokens or merges", "both", "download it again")
+    pairs = [tuple(merge.split(" ", 1)) for merge in merges]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    pieces = tokenizers.pre_tokenizers
+    if split in _SPLITS:
+        steps = [
+            pieces.Split(tokenizers.Regex(_SPLITS[split]), "isolated"),
+            pieces.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    else:
+        digits = [pieces.Digits(individual_digits=True)] if split in _DIGITS else []
+        steps = [*digits, pieces.ByteLevel(add_prefix_space=False)]
+    try:
+        made = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, pairs))
+    except Exception as error:  # its own class is Exception alone
+        got = f"'{str(error)[:200]}'"
+        raise FileFormatError(where, got, "merges of its tokens", "download it again") from error
+    made.pre_tokenizer = pieces.Sequence(steps)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    kinds = metadata.get("tokenizer.ggml.token_type") or ()
+    special = [word for word, number in zip(words, kinds, strict=False) if number == _CONTROL]
+    made.add_special_tokens(special)
+    begins = metadata.get("tokenizer.ggml.add_bos_token", False)
+    bos = metadata.get("tokenizer.ggml.bos_token_id") if begins else None
+    ends = {metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")} - {None}
+    return Tokenizer(made.to_str(), bos, sorted(ends))  # type: ignore[type-var]
+
+
+def tokenizer_of_folder(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
+    """Make the tokenizer of a Hugging Face folder, from tokenizer.json.
+
+    Raises:
+        As `Tokenizer`; FileFormatError: There is no such file.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise FileFormatError(str(folder), "no tokenizer.json", "one", "download it, or pass tokenizer=")
+    ends = config.get("eos_token_id")
+    eos = [ends] if isinstance(ends, int) else list(ends or ())
+    begin = config.get("bos_token_id")
+    tokenizer = Tokenizer(path.read_text(encoding="utf-8"), None, eos)
+    prefix = tokenizer._tokenizer.encode("a").ids[:1]
+    if isinstance(begin, int) and prefix == [begin]:
+        tokenizer.bos = begin
+    return tokenizer
+
+
+def _package() -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise MissingExtraError.of("tokenizers", "lm", "text of language models") from error
+    return tokenizers
