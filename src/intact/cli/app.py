@@ -17,6 +17,7 @@ from intact.cli.verbs import (
     convert,
     explain,
     kernels,
+    language_models,
     quantize,
     quickstart,
     report,
@@ -48,6 +49,7 @@ VERBS: dict[str, Callable[..., None]] = {
 }
 GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "cache": ("Translate between TensorRT's calibration caches and explicit Q/DQ files.", cache.VERBS),
+    "lm": ("Language models: quantize, run, chat, compare.", language_models.VERBS),
 }
 
 

@@ -1,0 +1,222 @@
+"""``intact lm``: language models from files to tokens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from intact import lm
+from intact.cli.printing import say, show_json, show_table
+from intact.cli.shared_options import AsJson, check_output_path, check_thread_count
+from intact.reading import read_bytes
+
+Model = Annotated[
+    Path,
+    typer.Argument(
+        help="A GGUF file, a Hugging Face folder, or a folder of `intact lm quantize`.", exists=True
+    ),
+]
+Weights = Annotated[
+    str, typer.Option(help="keep, float32, int8, int4 or uint4; a quantized folder has its own.")
+]
+Block = Annotated[int, typer.Option(help="Elements that share a scale.", min=16, max=2**16)]
+Threads = Annotated[int | None, typer.Option(help="Of a run.", callback=check_thread_count)]
+Positions = Annotated[
+    int | None, typer.Option(help="The longest sequence; by default the model's, up to 8192.")
+]
+TokenizerFile = Annotated[
+    Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)
+]
+MaxTokens = Annotated[int, typer.Option(help="At most so many are generated.", min=1)]
+Temperature = Annotated[float, typer.Option(help="0: the most likely token.")]
+TopP = Annotated[float, typer.Option(help="Share of the probability that is drawn from.")]
+TopK = Annotated[int, typer.Option(help="Tokens that are drawn from; 0: all.")]
+Seed = Annotated[int, typer.Option(help="Of what is drawn: the same tokens on every machine.")]
+Text = Annotated[Path, typer.Option(help="A text file in UTF-8.", exists=True, dir_okay=False)]
+Length = Annotated[int, typer.Option(help="Tokens of a window.", min=2)]
+Windows = Annotated[int | None, typer.Option(help="At most so many windows; all by default.", min=1)]
+
+
+def quantize(
+    model: Model,
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="The folder to write.", callback=check_output_path)
+    ],
+    weights: Weights = "int4",
+    head: Annotated[str, typer.Option(help="The same for the layer that makes logits.")] = "int8",
+    block: Block = 32,
+    positions: Positions = None,
+    tokenizer: TokenizerFile = None,
+) -> None:
+    """Quantize a language model, and write a folder that opens at once.
+
+    Weights get codes in blocks, activations int8 codes in blocks of the same size while the model runs.
+
+    Examples:
+
+    - `intact lm quantize model.gguf -o folder`
+    - `intact lm quantize Qwen3-0.6B --weights int8 -o folder`
+    """
+    begin = perf_counter()
+    loaded = lm.load(
+        model, weights=weights, block=block, bits_of={"head": head}, positions=positions, tokenizer=tokenizer
+    )
+    lm.save(loaded, out)
+    size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
+    say(f"wrote {out}: {size:,.0f} MB, {perf_counter() - begin:.0f} s")
+
+
+def run(
+    model: Model,
+    prompt: Annotated[str, typer.Argument(help="Text to continue; - reads it from the standard input.")],
+    weights: Weights = "keep",
+    block: Block = 32,
+    max_tokens: MaxTokens = 128,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    top_k: TopK = 0,
+    seed: Seed = 0,
+    lookup: Annotated[bool, typer.Option(help="Try what followed the same words before.")] = False,
+    threads: Threads = None,
+    tokenizer: TokenizerFile = None,
+) -> None:
+    """Continue a text.
+
+    Example: `intact lm run model.gguf "The capital of France is"`
+    """
+    loaded = lm.load(model, weights=weights, block=block, threads=threads, tokenizer=tokenizer)
+    sampling = lm.Sampling(temperature, top_k, top_p, seed=seed)
+    text = sys.stdin.read() if prompt == "-" else prompt
+    for piece in loaded.stream(text, max_tokens=max_tokens, sampling=sampling, lookup=lookup):
+        typer.echo(piece, nl=False)
+    typer.echo()
+
+
+def chat(
+    model: Model,
+    weights: Weights = "keep",
+    system: Annotated[str, typer.Option(help="What the model is told first.")] = "",
+    max_tokens: MaxTokens = 512,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    seed: Seed = 0,
+    threads: Threads = None,
+) -> None:
+    """Talk to a model: a line is a message, the end of the input ends the conversation."""
+    loaded = lm.load(model, weights=weights, threads=threads)
+    sampling = lm.Sampling(temperature, top_p=top_p, seed=seed)
+    messages = [{"role": "system", "content": system}] if system else []
+    for line in sys.stdin:
+        messages.append({"role": "user", "content": line.rstrip("\n")})
+        answer = ""
+        prompt = loaded.chat_prompt(messages)
+        for piece in loaded.stream(prompt, max_tokens=max_tokens, sampling=sampling):
+            typer.echo(piece, nl=False)
+            answer += piece
+        typer.echo()
+        messages.append({"role": "assistant", "content": answer})
+
+
+def perplexity(
+    model: Model,
+    text: Text,
+    weights: Weights = "keep",
+    length: Length = 512,
+    windows: Windows = None,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how well a model predicts a text.
+
+    Example: `intact lm perplexity folder --text wiki.test.raw`
+    """
+    loaded = lm.load(model, weights=weights, threads=threads)
+    parts = lm.token_windows(loaded, _read(text), length, windows)
+    value = lm.perplexity(loaded, parts, progress=not as_json)
+    if as_json:
+        show_json({"perplexity": value, "tokens": len(parts) * length})
+    else:
+        say(f"perplexity {value:.3f} over {len(parts) * length:,} tokens")
+
+
+def compare(
+    first: Model,
+    other: Model,
+    text: Text,
+    first_weights: Weights = "float32",
+    weights: Weights = "keep",
+    length: Length = 512,
+    windows: Windows = 16,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what one model lost against another one, on a text.
+
+    Example: `intact lm compare model.gguf folder --text wiki.test.raw`
+    """
+    models = [
+        lm.load(path, weights=choice, threads=threads)
+        for path, choice in ((first, first_weights), (other, weights))
+    ]
+    contents = _read(text)
+    parts = lm.token_windows(models[0], contents, length, windows)
+    result = lm.compare_models(models[0], models[1], parts, progress=not as_json)
+    prompts = [list(map(int, part[:32])) for part in parts[:8]]
+    flips = lm.first_flips(models[0], models[1], prompts, 32)
+    flipped = [at for at in flips if at is not None]
+    if as_json:
+        show_json({**vars(result), "prompts": len(flips), "first_flips": flips})
+        return
+    rows = [
+        ("tokens", f"{result.tokens:,}"),
+        ("perplexity", f"{result.perplexity:.3f} -> {result.other_perplexity:.3f}"),
+        ("KL, mean (nats per token)", f"{result.kl:.4f}"),
+        ("KL, 99.9%", f"{result.kl_999:.3f}"),
+        ("same most likely token", f"{100 * result.same_top:.1f}%"),
+        ("greedy answers that differ within 32 tokens", f"{len(flipped)} of {len(flips)}"),
+    ]
+    if flipped:
+        rows.append(("first token that differs, median", f"{int(np.median(flipped))}"))
+    show_table(f"{first.name} and {other.name}", ("", ""), rows)
+
+
+def bench(
+    model: Model,
+    weights: Weights = "keep",
+    prompt: Annotated[int, typer.Option(help="Tokens of the prompt.", min=1)] = 512,
+    generate: Annotated[int, typer.Option(help="Tokens that are generated.", min=1)] = 64,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time prompts and generation on this machine."""
+    loaded = lm.load(model, weights=weights, threads=threads, positions=prompt + generate + 1)
+    cache, tokens = loaded.new_cache(), [1 + i % 97 for i in range(prompt)]
+    seconds = [_timed(lambda: (cache.truncate(0), cache.append(tokens))) for _ in range(3)]
+    steps = [_timed(lambda: cache.append([7])) for _ in range(generate)]
+    prefill, decode = prompt / min(seconds), 1 / float(np.median(steps))
+    if as_json:
+        show_json({"prompt_tokens_per_second": prefill, "tokens_per_second": decode})
+    else:
+        say(f"prompt of {prompt}: {prefill:,.0f} tokens a second; generation: {decode:.1f}")
+
+
+def _timed(action: Callable[[], object]) -> float:
+    begin = perf_counter()
+    action()
+    return perf_counter() - begin
+
+
+def _read(path: Path) -> str:
+    return read_bytes(path).decode("utf-8", "replace")
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    "quantize": quantize, "run": run, "chat": chat, "perplexity": perplexity, "compare": compare,
+    "bench": bench,
+}  # fmt: skip
