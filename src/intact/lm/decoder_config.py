@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.errors import FileFormatError, UnsupportedError
+from intact.errors import FileFormatError, IntactError, UnsupportedError
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2")
+FAMILIES = (
+    "llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "granite", "gemma", "gemma2", "gemma3",
+    "gemma3_text",
+)  # fmt: skip
 """Values of `model_type` in config.json, and of general.architecture in GGUF files, that are read."""
 
 _MOST_LAYERS, _MOST_SIZE = 1024, 2**24
@@ -37,13 +41,15 @@ class DecoderConfig:
         tied: The head is the embedding.
         window: Tokens that each attends to; 0: all.
         windowed: Layers with the window.
-        qkv_bias, qk_norm: Whether there are biases and norms of queries and keys.
+        local_rope_base: `rope_base` of layers with the window, which then scale nothing; 0: the same.
+        qk_norm: Whether queries and keys are normed head by head.
         norm_offset: What is added to the weights of norms.
         post_norms: Whether what attention and MLP make is normed, too.
-        embedding_scale: Of embeddings.
+        embedding_scale, residual_scale: Of embeddings, and of what attention and MLP add.
         activation: "silu" or "gelu_tanh".
         attention_scale: Of scores.
         attention_cap, logit_cap: See `numerics.cached_attention`; 0: none.
+        logit_divisor: Logits are divided by it.
     """
 
     family: str
@@ -64,7 +70,6 @@ class DecoderConfig:
     tied: bool
     window: int
     windowed: frozenset[int]
-    qkv_bias: bool
     qk_norm: bool
     norm_offset: float
     post_norms: bool
@@ -73,6 +78,9 @@ class DecoderConfig:
     attention_scale: float
     attention_cap: float = 0.0
     logit_cap: float = 0.0
+    logit_divisor: float = 1.0
+    residual_scale: float = 1.0
+    local_rope_base: float = 0.0
 
     def check(self, where: str) -> DecoderConfig:
         """Refuse sizes that no model has.
@@ -96,22 +104,26 @@ class DecoderConfig:
             and self.heads % self.kv_heads == 0
             and 0 < self.context <= _MOST_SIZE
             and 0 < 2 * self.rotary_pairs <= self.head_size
+            and len(self.rope_scaling.get("factors") or [1] * self.rotary_pairs) == self.rotary_pairs
             and all(map(math.isfinite, (self.epsilon, self.rope_base)))
             and self.rope_base > 0
         )
         if not fits:
             got = f"layers, sizes and heads {sizes}, context {self.context}"
             raise FileFormatError(where, got, "sizes that fit each other", "download the model again")
+        _scale_speeds(np.ones(self.rotary_pairs), self.rope_scaling)
         return self
 
-    def angles(self, positions: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def angles(self, positions: int, local: bool = False) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the cosines and sines of the rotation, [positions, pairs].
 
-        They are computed in float64 and rounded once.
+        `local`: of layers with the window. They are computed in float64 and rounded once.
         Source: "RoFormer"; Llama 3.1's scaling of wavelengths.
         """
-        speeds = self.rope_base ** -(np.arange(self.rotary_pairs) / self.rotary_pairs)
-        speeds = _scale_speeds(speeds, self.rope_scaling)
+        base = self.local_rope_base if local else self.rope_base
+        speeds = base ** -(np.arange(self.rotary_pairs) / self.rotary_pairs)
+        if not local:
+            speeds = _scale_speeds(speeds, self.rope_scaling)
         angles = np.arange(positions)[:, None] * speeds
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
@@ -120,9 +132,11 @@ def _scale_speeds(speeds: NDArray[np.float64], scaling: Mapping[str, Any]) -> ND
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "default":
         return speeds
-    factor = float(scaling.get("factor", 1.0))
+    factor = float(scaling.get("factor") or 1.0)
     if kind == "linear":
         return speeds / factor
+    if kind == "factors":
+        return speeds / np.asarray(scaling["factors"], np.float64)
     if kind != "llama3":
         raise UnsupportedError(
             "rope_scaling", f"'{kind}'", "default, linear or llama3", "take a model without it"
@@ -131,6 +145,18 @@ def _scale_speeds(speeds: NDArray[np.float64], scaling: Mapping[str, Any]) -> ND
     turns = float(scaling["original_max_position_embeddings"]) * speeds / (2 * np.pi)
     share = np.clip((turns - low) / (high - low), 0, 1)
     return speeds * (share + (1 - share) / factor)
+
+
+@contextmanager
+def wrong_values(where: str) -> Iterator[None]:
+    """Turn what a value of another kind than expected leads to into the error for a damaged file."""
+    try:
+        yield
+    except IntactError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        got = f"'{type(error).__name__}: {error}'"[:200]
+        raise FileFormatError(where, got, "numbers of a decoder", "download the model again") from error
 
 
 def config_from_json(config: Mapping[str, Any], where: str) -> DecoderConfig:
@@ -161,17 +187,19 @@ def config_from_json(config: Mapping[str, Any], where: str) -> DecoderConfig:
         unrotated=frozenset(i for i, turns in enumerate(skips or ()) if not turns),
         tied=bool(config.get("tie_word_embeddings", str(family).startswith("gemma"))),
         window=window, windowed=windowed,
-        qkv_bias=family == "qwen2" or bool(config.get("attention_bias", False)),
         **_variant(str(family), hidden, float(config.get("query_pre_attn_scalar") or head_size), config),
     ).check(where)  # fmt: skip
 
 
-def config_from_gguf(fields: Mapping[str, Any], names: frozenset[str], where: str) -> DecoderConfig:
+def config_from_gguf(
+    fields: Mapping[str, Any], names: frozenset[str], factors: tuple[float, ...], where: str
+) -> DecoderConfig:
     """Read what the metadata of a GGUF file says.
 
     Args:
         fields: Values by key.
         names: Of the tensors.
+        factors: Of the wavelengths, from a tensor of the file; empty: none.
         where: The file, for errors.
     Raises:
         As `config_from_json`.
@@ -184,11 +212,10 @@ def config_from_gguf(fields: Mapping[str, Any], names: frozenset[str], where: st
     head_size = int(short.get("attention.key_length") or hidden // heads)
     words = short.get("vocab_size") or len(fields.get("tokenizer.ggml.tokens") or ())
     window = int(short.get("attention.sliding_window") or 0)
-    scaling = {}
-    if short.get("rope.scaling.type", "none") not in ("none", "linear") or "rope_freqs.weight" in names:
-        scaling = {"rope_type": str(short.get("rope.scaling.type", "factors of wavelengths in a tensor"))}
-    elif short.get("rope.scaling.type") == "linear":
-        scaling = {"rope_type": "linear", "factor": short.get("rope.scaling.factor", 1.0)}
+    kind = str(short.get("rope.scaling.type") or "none")
+    scaling = {} if kind == "none" else {"rope_type": kind, "factor": short.get("rope.scaling.factor")}
+    if factors:
+        scaling = {"rope_type": "factors", "factors": factors}
     return DecoderConfig(
         family=str(family), layers=layers, hidden=hidden, inner=take("feed_forward_length"),
         vocabulary=int(words), heads=heads, kv_heads=int(short.get("attention.head_count_kv") or heads),
@@ -196,14 +223,16 @@ def config_from_gguf(fields: Mapping[str, Any], names: frozenset[str], where: st
         epsilon=float(short.get("attention.layer_norm_rms_epsilon") or 1e-6),
         rope_base=float(short.get("rope.freq_base") or 10000.0), rope_scaling=scaling,
         rotary_pairs=int(short.get("rope.dimension_count") or head_size) // 2,
-        interleaved=family in ("llama", "mistral", "smollm3"),
+        interleaved=family in ("llama", "mistral", "smollm3", "granite"),
         unrotated=frozenset(range(3, layers, 4)) if family == "smollm3" else frozenset(),
         tied="output.weight" not in names, window=window,
-        windowed=frozenset(range(0, layers, 2 if family == "gemma2" else 1)) if window else frozenset(),
-        qkv_bias="blk.0.attn_q.bias" in names,
+        windowed=_gguf_windows(str(family), layers) if window else frozenset(),
         **_variant(str(family), hidden, float(head_size), {
             "attn_logit_softcapping": short.get("attn_logit_softcapping"),
             "final_logit_softcapping": short.get("final_logit_softcapping"),
+            "attention_multiplier": short.get("attention.scale"),
+            "embedding_multiplier": short.get("embedding_scale"),
+            "residual_multiplier": short.get("residual_scale"), "logits_scaling": short.get("logit_scale"),
         }, is_offset_stored=True),
     ).check(where)  # fmt: skip
 
@@ -212,17 +241,22 @@ def _variant(
     family: str, hidden: int, scalar: float, config: Mapping[str, Any], is_offset_stored: bool = False
 ) -> dict[str, Any]:
     """Return what follows from the family; GGUF files have the offset of norms in their weights."""
-    is_gemma = family.startswith("gemma")
+    is_gemma, is_gemma3 = family.startswith("gemma"), family.startswith("gemma3")
+    scale = config.get("attention_multiplier")
     return {
-        "qk_norm": family == "qwen3",
+        "qk_norm": family == "qwen3" or is_gemma3,
         "norm_offset": 1.0 if is_gemma and not is_offset_stored else 0.0,
-        "post_norms": family == "gemma2",
-        "embedding_scale": float(np.float32(math.sqrt(hidden))) if is_gemma else 1.0,
+        "post_norms": family == "gemma2" or is_gemma3,
+        "embedding_scale": float(np.float32(math.sqrt(hidden))) if is_gemma
+        else float(config.get("embedding_multiplier") or 1.0),
+        "residual_scale": float(config.get("residual_multiplier") or 1.0),
         "activation": "gelu_tanh" if is_gemma else "silu",
-        "attention_scale": 1 / math.sqrt(scalar),
+        "attention_scale": float(scale) if scale else 1 / math.sqrt(scalar),
         "attention_cap": float(config.get("attn_logit_softcapping") or 0.0),
         "logit_cap": float(config.get("final_logit_softcapping") or 0.0),
-    }
+        "logit_divisor": float(config.get("logits_scaling") or 1.0),
+        "local_rope_base": float(config.get("rope_local_base_freq") or 10000.0) if is_gemma3 else 0.0,
+    }  # fmt: skip
 
 
 def _window_of(config: Mapping[str, Any], layers: int) -> tuple[int, frozenset[int]]:
@@ -233,10 +267,17 @@ def _window_of(config: Mapping[str, Any], layers: int) -> tuple[int, frozenset[i
     kinds = config.get("layer_types")
     if kinds:
         return window, frozenset(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
-    if config.get("model_type") == "gemma2":
-        return window, frozenset(range(0, layers, 2))
+    if str(config.get("model_type")).startswith("gemma"):
+        return window, _gguf_windows(str(config["model_type"]).removesuffix("_text"), layers)
     first = int(config.get("max_window_layers") or 0) if config.get("use_sliding_window") else 0
     return window, frozenset(range(first, layers))
+
+
+def _gguf_windows(family: str, layers: int) -> frozenset[int]:
+    """Return the layers with a window, which GGUF files leave to the family."""
+    if family == "gemma3":
+        return frozenset(i for i in range(layers) if (i + 1) % 6)
+    return frozenset(range(0, layers, 2 if family == "gemma2" else 1))
 
 
 def _require_family(family: object, where: str) -> None:

@@ -65,10 +65,10 @@ class _Decoder:
     def __init__(self, weights: DecoderWeights, positions: int, write_linear: LinearWriter) -> None:
         self._weights, self._config, self._linear = weights, weights.config, write_linear
         self._composer = Composer(_OPSET)
-        self._tables = [
-            self._composer.constant(name, table)
-            for name, table in zip(("cosines", "sines"), self._config.angles(positions), strict=True)
-        ]
+        self._tables = self._angles(positions, "")
+        self._local_tables = (
+            self._angles(positions, "local.") if self._config.local_rope_base else self._tables
+        )
 
     def build(self) -> Any:
         composer, config = self._composer, self._config
@@ -88,7 +88,15 @@ class _Decoder:
         for layer in range(config.layers):
             for name in ("new_keys", "new_values"):
                 composer.output(f"{name}.{layer}", "float32", room)
+        self._weights.check_all_read()
         return composer.load()
+
+    def _angles(self, positions: int, prefix: str) -> list[str]:
+        tables = self._config.angles(positions, local=bool(prefix))
+        return [
+            self._composer.constant(prefix + name, table)
+            for name, table in zip(("cosines", "sines"), tables, strict=True)
+        ]
 
     def _embed(self) -> str:
         table = self._weights.linear("embedding")
@@ -103,24 +111,30 @@ class _Decoder:
         mixed = self._attention(layer, rows)
         if self._config.post_norms:
             mixed = self._norm(mixed, "post_attention_norm", layer)
-        x = self._node("Add", [x, mixed], f"{layer}.attended")
-        made = self._mlp(layer, self._norm(x, "mlp_norm", layer))
+        x = self._residual(x, mixed, f"{layer}.attended")
+        inner = self._mlp(layer, self._norm(x, "mlp_norm", layer))
         if self._config.post_norms:
-            made = self._norm(made, "post_mlp_norm", layer)
-        return self._node("Add", [x, made], f"{layer}.out")
+            inner = self._norm(inner, "post_mlp_norm", layer)
+        return self._residual(x, inner, f"{layer}.out")
+
+    def _residual(self, x: str, addend: str, y: str) -> str:
+        if self._config.residual_scale != 1.0:
+            addend = self._number("Mul", addend, self._config.residual_scale, f"{y}.addend")
+        return self._node("Add", [x, addend], y)
 
     def _attention(self, layer: int, rows: str) -> str:
         config = self._config
-        q, k, v = (self._product(role, layer, rows, config.qkv_bias) for role in "qkv")
+        q, k, v = (self._product(role, layer, rows) for role in "qkv")
         if config.qk_norm:
             q, k = (
                 self._head_norm(layer, x, f"{role}_norm", heads)
                 for x, role, heads in ((q, "q", config.heads), (k, "k", config.kv_heads))
             )
         y, rotates = f"{layer}.mixed", layer not in config.unrotated
+        tables = self._local_tables if layer in config.windowed else self._tables
         caches = [f"{name}.{layer}" for name in ("keys", "values")]
         self._composer.node(
-            "GroupQueryAttention", [q, k, v, *caches, "last", "total", *(self._tables if rotates else [])],
+            "GroupQueryAttention", [q, k, v, *caches, "last", "total", *(tables if rotates else [])],
             [y, *(f"new_{name}" for name in caches)], name=y, domain=MICROSOFT, num_heads=config.heads,
             kv_num_heads=config.kv_heads, scale=config.attention_scale, do_rotary=int(rotates),
             rotary_interleaved=int(config.interleaved) if rotates else None,
@@ -144,16 +158,19 @@ class _Decoder:
         rows = self._node("Reshape", [x, flat], "tokens.flat")
         self._composer.node("Gather", [rows, "rows"], ["wanted.rows"], name="wanted.rows", axis=0)
         normed = self._norm("wanted.rows", "norm", None)
-        cap = self._config.logit_cap
-        y = "head" if cap else "logits"
-        role = "embedding" if self._config.tied else "head"
+        config, cap = self._config, self._config.logit_cap
+        is_divided = config.logit_divisor != 1.0
+        role = "embedding" if config.tied else "head"
+        y = "head" if cap or is_divided else "logits"
         self._linear(self._composer, normed, y, "head", self._weights.linear(role))
+        if is_divided:
+            y = self._number("Div", y, config.logit_divisor, "head.divided" if cap else "logits")
         if cap:
             bent = self._node("Tanh", [self._number("Div", y, cap, "head.scaled")], "head.tanh")
             self._number("Mul", bent, cap, "logits")
 
-    def _product(self, role: str, layer: int, x: str, has_bias: bool = False) -> str:
-        y = f"{layer}.{role}"
+    def _product(self, role: str, layer: int, x: str) -> str:
+        y, has_bias = f"{layer}.{role}", self._weights.has_bias(role, layer)
         product = f"{y}.product" if has_bias else y
         self._linear(self._composer, x, product, role, self._weights.linear(role, layer))
         if has_bias:
@@ -178,7 +195,7 @@ class _Decoder:
         apart = self._composer.constant(f"{layer}.{role}.apart", np.array([0, 0, heads, -1]))
         joined = self._composer.constant(f"{layer}.{role}.joined", np.array([0, 0, -1]))
         split = self._node("Reshape", [x, apart], f"{layer}.{role}.heads")
-        normed = self._rms(split, self._weights.vector(role, layer), f"{layer}.{role}")
+        normed = self._norm(split, role, layer)
         return self._node("Reshape", [normed, joined], f"{layer}.{role}.flat")
 
     def _number(self, op_type: str, x: str, number: float, y: str) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.formats import GgufFile, WeightFiles, floats_of, open_weights
-from intact.lm.decoder_config import DecoderConfig, config_from_gguf, config_from_json
+from intact.lm.decoder_config import DecoderConfig, config_from_gguf, config_from_json, wrong_values
 from intact.numerics import BlockWeights
+from intact.ptq.blocks import take_rows
 
 _HUGGING_FACE = {
     "embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head",
@@ -28,6 +29,17 @@ _POST_NORMS = {
     "mlp_norm": "model.layers.{}.pre_feedforward_layernorm",
     "post_mlp_norm": "model.layers.{}.post_feedforward_layernorm",
 }
+_FUSED = {
+    "q": ("qkv", 0), "k": ("qkv", 1), "v": ("qkv", 2), "gate": ("gate_up", 0), "up": ("gate_up", 1),
+}  # fmt: skip
+"""Roles whose weights some files hold one below the other, and their places there."""
+_HUGGING_FACE_FUSED = {
+    "qkv": "model.layers.{}.self_attn.qkv_proj",
+    "gate_up": "model.layers.{}.mlp.gate_up_proj",
+}
+_GGUF_FUSED = {"qkv": "blk.{}.attn_qkv", "gate_up": "blk.{}.ffn_up"}
+_FACTORS = "rope_freqs.weight"
+_UNREAD = ("rotary_emb.inv_freq", _FACTORS)
 _GGUF = {
     "embedding": "token_embd", "norm": "output_norm", "head": "output", "attention_norm": "blk.{}.attn_norm",
     "q": "blk.{}.attn_q", "k": "blk.{}.attn_k", "v": "blk.{}.attn_v", "o": "blk.{}.attn_output",
@@ -59,14 +71,22 @@ class DecoderWeights:
         names = frozenset(self._files.names)
         self.metadata: dict[str, Any] = {}
         self.json = self._files.config
-        if self._files.format == "gguf":
-            self.metadata = {name: field.value for name, field in GgufFile(path).metadata.items()}
-            self.config = config_from_gguf(self.metadata, names, str(path))
-            self._names = _GGUF
-        else:
-            self.config = config_from_json(self._files.config, str(path))
-            self._names = _HUGGING_FACE | (_POST_NORMS if self.config.post_norms else {})
+        with wrong_values(str(path)):
+            self.config = self._read_config(names)
+        self._names = _HUGGING_FACE | _HUGGING_FACE_FUSED | (_POST_NORMS if self.config.post_norms else {})
+        if self.metadata:
+            self._names = _GGUF | _GGUF_FUSED
         self._stored = names
+        self._read_names: set[str] = set()
+
+    def _read_config(self, names: frozenset[str]) -> DecoderConfig:
+        if self._files.format != "gguf":
+            return config_from_json(self._files.config, str(self.path))
+        self.metadata = {name: field.value for name, field in GgufFile(self.path).metadata.items()}
+        factors: tuple[float, ...] = ()
+        if _FACTORS in names:
+            factors = tuple(map(float, np.asarray(floats_of(self._files.read(_FACTORS))).reshape(-1)))
+        return config_from_gguf(self.metadata, names, factors, str(self.path))
 
     def linear(self, role: str, layer: int = 0) -> BlockWeights | NDArray[np.float32]:
         """Return the weight [outputs, inputs] of a linear layer, in the codes of the file where it has any.
@@ -85,8 +105,47 @@ class DecoderWeights:
         """
         return np.asarray(floats_of(self._read(role, layer, part)), np.float32)
 
-    def _read(self, role: str, layer: int, part: str) -> BlockWeights | NDArray[Any]:
+    def has_bias(self, role: str, layer: int = 0) -> bool:
+        """Return whether a linear layer has a bias."""
+        return self._name_of(role, layer, "bias")[0] in self._stored
+
+    def check_all_read(self) -> None:
+        """Refuse files with tensors that nobody has read: the model computes something else than they say.
+
+        Raises:
+            UnsupportedError: Names one.
+        """
+        head = f"{self._names['head']}.weight"
+        left = [
+            name
+            for name in sorted(self._stored - self._read_names)
+            if not name.endswith(_UNREAD) and not (self.config.tied and name == head)
+        ]
+        if left:
+            raise UnsupportedError(
+                str(self.path), f"a tensor '{left[0]}'", f"those of the family '{self.config.family}'",
+                "export the model to ONNX, and quantize and build that file",
+            )  # fmt: skip
+
+    def _name_of(self, role: str, layer: int, part: str) -> tuple[str, slice | None]:
+        """Return the tensor that holds a role, and the rows of it; None: all."""
         name = f"{self._names[role].format(layer)}.{part}"
+        fused, place = _FUSED.get(role, ("", 0))
+        whole = f"{self._names[fused].format(layer)}.{part}" if fused else ""
+        if whole not in self._stored or (
+            name in self._stored and (name != whole or not self._is_joined(whole))
+        ):
+            return name, None
+        parts = [each for each, (of, _) in _FUSED.items() if of == fused]
+        rows = [_shape_of(self.config, each, part)[0] for each in parts]
+        return whole, slice(sum(rows[:place]), sum(rows[: place + 1]))
+
+    def _is_joined(self, name: str) -> bool:
+        """Return whether the tensor that is called `up` holds a gate, too: GGUF files have no gate then."""
+        return name.replace("ffn_up", "ffn_gate") not in self._stored
+
+    def _read(self, role: str, layer: int, part: str) -> BlockWeights | NDArray[Any]:
+        name, rows = self._name_of(role, layer, part)
         expected = _shape_of(self.config, role, part)
         if name not in self._stored:
             raise FileFormatError(
@@ -98,6 +157,9 @@ class DecoderWeights:
             raise FileFormatError(
                 str(self.path), error.got, error.want, "download the model again"
             ) from error
+        self._read_names.add(name)
+        if rows is not None and len(tensor.shape) > 0 and tensor.shape[0] >= rows.stop:
+            tensor = take_rows(tensor, rows) if isinstance(tensor, BlockWeights) else tensor[rows]
         if tuple(tensor.shape) != expected:
             raise FileFormatError(
                 f"tensor '{name}'", f"shape {tuple(tensor.shape)}", str(expected), "download the model again"

@@ -11,9 +11,10 @@ from intact.ptq.blocks.fit_scales import round_to_nearest
 from intact.ptq.blocks.gptq import damp, round_with_hessian
 from intact.ptq.blocks.quantize_weights import BlockQuantizedModel, LayerCodes, quantize_weights
 from intact.ptq.blocks.refine_codes import refine
+from intact.ptq.blocks.round_group import take_rows
 
 __all__ = [
     "ACTIVATIONS", "METHODS", "OPERATORS", "BlockFormat", "BlockQuantizedModel", "BlockSettings",
     "LayerCodes", "wants_blocks", "damp", "quantize_weights", "refine", "round_to_nearest",
-    "round_with_hessian", "search_channel_scales",
+    "round_with_hessian", "search_channel_scales", "take_rows",
 ]  # fmt: skip

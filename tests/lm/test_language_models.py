@@ -1,0 +1,209 @@
+"""Language models: logits of every family, and tokens that nothing but the model changes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tests.lm.small_decoders import (
+    TOKENS,
+    byte_tokenizer,
+    expected_logits,
+    families,
+    write_folder,
+    write_llama_gguf,
+)
+
+from intact import lm
+from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = write_folder("llama", tmp_path_factory.mktemp("llama"))
+    pytest.importorskip("tokenizers")
+    byte_tokenizer().save(str(path / "tokenizer.json"))
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"eos_token_id": 1, "bos_token_id": None}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return lm.load(folder, weights="int4", block=16, threads=1)
+
+
+@pytest.mark.parametrize("family", families())
+def test_float_logits_are_those_of_transformers(family, tmp_path):
+    loaded = lm.load(write_folder(family, tmp_path / family), weights="float32", threads=1)
+    np.testing.assert_allclose(loaded.logits(TOKENS), expected_logits(family), atol=1e-4)
+
+
+def test_a_gguf_file_has_the_logits_of_its_folder(tmp_path):
+    loaded = lm.load(write_llama_gguf(tmp_path / "small.gguf"), weights="float32", threads=1)
+    np.testing.assert_allclose(loaded.logits(TOKENS), expected_logits("llama"), atol=1e-4)
+
+
+def test_integer_weights_equal_the_reference_on_every_bit(folder):
+    models = [lm.load(folder, weights="int4", block=16, backend=name) for name in ("cpu", "reference")]
+    kinds = {step.kind for step in models[0].engine.plan.steps}
+    assert {"block_linear", "cached_attention", "rotary"} <= kinds
+    assert "onnx" not in kinds
+    assert models[0].logits(TOKENS).tobytes() == models[1].logits(TOKENS).tobytes()
+
+
+def test_chunks_batches_threads_and_room_change_no_bit(folder, model):
+    expected = model.logits(TOKENS)
+    for threads, chunk in ((1, 1), (2, 7), (5, 24)):
+        cache = lm.load(folder, weights="int4", block=16, threads=threads).new_cache(3)
+        for sequence in (2, 0, 1):
+            rows = [
+                cache.append(TOKENS[at : at + chunk], range(len(TOKENS[at : at + chunk])), sequence)
+                for at in range(0, len(TOKENS), chunk)
+            ]
+            assert np.concatenate(rows).tobytes() == expected.tobytes()
+        together = cache.append_each([5, 6, 5])
+        alone = model.logits([*TOKENS, 5])[-1]
+        assert together[0].tobytes() == together[2].tobytes() == alone.tobytes()
+
+
+def test_truncated_tokens_leave_no_trace(model):
+    cache = model.new_cache()
+    cache.append(TOKENS)
+    cache.truncate(5)
+    again = cache.append(TOKENS[5:], range(len(TOKENS) - 5))
+    assert again.tobytes() == model.logits(TOKENS)[5:].tobytes()
+
+
+def test_a_cache_grows(folder):
+    loaded = lm.load(folder, weights="int4", block=16, positions=700, threads=1)
+    tokens = np.arange(600) % 50 + 2
+    cache = loaded.new_cache()
+    assert cache.room == 256
+    pieces = [cache.append(tokens[at : at + 100], range(100)) for at in range(0, 600, 100)]
+    assert cache.room == 700
+    assert np.concatenate(pieces).tobytes() == loaded.logits(tokens).tobytes()
+
+
+def test_lookup_generates_the_tokens_of_greedy_choice(model):
+    prompts = ["abcabcabcab", "hello world hello", "z", list(map(int, TOKENS))]
+    for prompt in prompts:
+        plain = list(model.generate_tokens(prompt, max_tokens=40))
+        assert list(model.generate_tokens(prompt, max_tokens=40, lookup=True)) == plain
+        assert list(model.generate_tokens(prompt, max_tokens=40, chunk=3)) == plain
+
+
+def test_a_saved_model_generates_the_same(model, tmp_path):
+    lm.save(model, tmp_path / "saved")
+    again = lm.load(tmp_path / "saved", threads=2)
+    assert again.generate("abc", max_tokens=20) == model.generate("abc", max_tokens=20)
+    assert again.logits(TOKENS).tobytes() == model.logits(TOKENS).tobytes()
+    assert again.settings == model.settings
+
+
+def test_samples_are_drawn_by_their_seed(model):
+    draws = [
+        list(model.generate_tokens("abc", max_tokens=12, sampling=lm.Sampling(1.5, top_p=0.95, seed=seed)))
+        for seed in (1, 1, 2)
+    ]
+    assert draws[0] == draws[1] != draws[2]
+    greedy = list(model.generate_tokens("abc", max_tokens=12))
+    narrow = lm.Sampling(1.0, top_k=1)
+    assert list(model.generate_tokens("abc", max_tokens=12, sampling=narrow)) == greedy
+
+
+def test_a_stop_text_ends_the_answer(model):
+    text = model.generate("abc", max_tokens=24)
+    word = text[4:6]
+    assert model.generate("abc", max_tokens=24, stop=[word]) == text[: text.index(word)]
+    assert "".join(model.stream("abc", max_tokens=24, stop=["never there"])) == text
+
+
+def test_scores_are_logarithms_of_probabilities(model):
+    logits = model.logits(TOKENS).astype(np.float64)
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    expected = np.log(shares[np.arange(len(TOKENS) - 1), TOKENS[1:]])
+    np.testing.assert_allclose(model.score(list(map(int, TOKENS))), expected, rtol=1e-10)
+
+
+def test_a_comparison_with_itself_finds_no_loss(folder, model):
+    windows = [TOKENS, TOKENS[::-1].copy()]
+    same = lm.compare_models(model, model, windows)
+    assert (same.kl, same.same_top, same.perplexity) == (0, 1, same.other_perplexity)
+    floats = lm.load(folder, weights="float32", threads=1)
+    lost = [
+        lm.compare_models(floats, lm.load(folder, weights=weights, block=16, threads=1), windows).kl
+        for weights in ("int8", "int4")
+    ]
+    assert 0 < lost[0] < lost[1]
+
+
+def test_what_cannot_run_is_refused(model, folder):
+    with pytest.raises(QuantValueError, match="tokens"):
+        model.generate("abc", max_tokens=10_000)
+    with pytest.raises(QuantValueError, match="none"):
+        model.new_cache().append([])
+    with pytest.raises(QuantValueError, match="lookup"):
+        model.generate("abc", max_tokens=9, lookup=True, sampling=lm.Sampling(1.0))
+    with pytest.raises(QuantValueError, match="chat template"):
+        model.chat([{"role": "user", "content": "hi"}])
+    with pytest.raises(IntactError):
+        model.logits([64])
+    with pytest.raises(QuantValueError, match="weights"):
+        lm.load(folder, weights="int99")
+    for wrong in ({"temperature": -1.0}, {"top_p": 0.0}, {"temperature": float("nan")}, {"seed": -1}):
+        with pytest.raises(QuantValueError):
+            lm.Sampling(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"model_type": "mamba"}, UnsupportedError), ({"num_attention_heads": 3}, FileFormatError),
+        ({"num_hidden_layers": 10**9}, FileFormatError), ({"hidden_size": "x"}, FileFormatError),
+        ({"num_hidden_layers": 2}, UnsupportedError), ({"num_hidden_layers": 4}, FileFormatError),
+        ({"rope_theta": float("inf")}, FileFormatError), ({"head_dim": -8}, FileFormatError),
+        ({"rope_scaling": {"rope_type": "yarn"}}, UnsupportedError), ({"vocab_size": 65}, FileFormatError),
+        ({"rope_scaling": {"rope_type": "llama3"}}, FileFormatError),
+        ({"num_key_value_heads": 0.5}, FileFormatError), ({"rms_norm_eps": "small"}, FileFormatError),
+    ],
+)  # fmt: skip
+def test_configurations_that_do_not_fit_are_errors(change, error, tmp_path):
+    folder = write_folder("llama", tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(error):
+        lm.load(folder, weights="float32")
+
+
+def test_a_tensor_that_nobody_reads_is_an_error(tmp_path):
+    folder = write_folder("llama", tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | {"model.layers.0.extra.weight": np.ones(3, np.float32)}, folder / "model.safetensors")
+    with pytest.raises(UnsupportedError, match="extra"):
+        lm.load(folder, weights="float32")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"version": 99}', "\ud800".encode("utf-8", "surrogatepass")]
+)
+def test_damaged_settings_are_errors(text, model, tmp_path):
+    lm.save(model, tmp_path / "saved")
+    path = tmp_path / "saved" / "language_model.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(FileFormatError):
+        lm.load(tmp_path / "saved")
+
+
+def test_templates_run_in_a_sandbox(model):
+    render = lm.LanguageModel(model.engine, 10, model.tokenizer, "{{ messages[0].content }}!").chat_prompt
+    assert render([{"role": "user", "content": "hi"}]) == "hi!"
+    for template in (
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}", "{% for i in range(10**9) %}x{% endfor %}", "{{",
+        "{{ raise_exception('no') }}", "{{ messages[0].content.missing.more }}", "{{ 1 / 0 }}",
+    ):  # fmt: skip
+        hostile = lm.LanguageModel(model.engine, 10, model.tokenizer, template)
+        with pytest.raises(QuantValueError):
+            hostile.chat_prompt([{"role": "user", "content": "hi"}])
