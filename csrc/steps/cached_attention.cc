@@ -11,8 +11,8 @@ namespace {
 
 using namespace tuning::cached_attention;
 
-// One item is some tokens of a sequence, and the heads that share a head of keys: their queries are the rows of a
-// matrix. Keys are packed as its right side, values are read where they lie.
+// One item is some tokens of a sequence, and the heads that share a head of keys: their queries are the rows
+// of a matrix. Keys are packed as its right side, values are read where they lie.
 class CachedAttention final : public Step {
  public:
   CachedAttention(const FloatGemmOps& gemm, const FloatOps& floats, const CachedAttentionSpec& s)

@@ -11,7 +11,8 @@
 namespace intact {
 
 // Rows of q and y are tokens [sequences * tokens, heads * size], those of keys and values
-// [sequences * kv_heads * room, size], all with neighbours side by side. A token behind the room fails the run.
+// [sequences * kv_heads * room, size], all with neighbours side by side. A token behind the room fails the
+// run.
 struct CachedAttentionSpec {
   View q, keys, values, y;  // f32
   View last;                // i32 or i64 [sequences]: the position of the last token

@@ -8,9 +8,9 @@
 
 namespace intact {
 
-// Rows of x and y are tokens [sequences * tokens, heads * size], with neighbours side by side. The last token of
-// sequence b has the position last[b], and the others count up to it. A position without a row of cosines fails
-// the run.
+// Rows of x and y are tokens [sequences * tokens, heads * size], with neighbours side by side. The last token
+// of sequence b has the position last[b], and the others count up to it. A position without a row of cosines
+// fails the run.
 struct RotarySpec {
   View x, y;  // f32
   View last;  // i32 or i64 [sequences]

@@ -55,6 +55,8 @@ def arrays():
         "one": np.ones((), np.float32),
         "mask": np.zeros((1, 8), np.float32),
         "model": np.frombuffer(b"some model", np.uint8),
+        "one_last": np.array([2]),
+        "cosines": np.ones((3, 2), np.float32),
         "wb": np.arange(24, dtype=np.uint8).reshape(6, 4),
         "wbs": np.ones((6, 1), np.float32),
     }
@@ -85,6 +87,7 @@ def tensors():
     declared += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
     declared += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
     declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6)]
+    declared += [floats("ro", 1, 3, 8), floats("at", 1, 3, 8), *(floats(n, 1, 2, 3, 4) for n in ("ck", "cv"))]
     return declared
 
 
@@ -141,6 +144,10 @@ def example():
         s.Expand("expand", (), "me", "ex"),
         s.DynamicQuantize("ranges", (), "ch", "dq", "dqs", block=8),
         s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
+        s.Rotary("turn", (), "se", "one_last", "ro", "cosines", "cosines", 2, True),
+        s.CachedAttention(
+            "attend", (), "ro", "se", "se", "one_last", "at", "ck", "cv", 2, 2, 0.5, softcap=3.0, window=2
+        ),
         s.ShapeArithmetic("sizes", ("Shape1",), ("n",), (("batch", '=["*","batch",8]'),), ("n",)),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),

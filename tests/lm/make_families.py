@@ -58,9 +58,9 @@ def main() -> None:
         model.tie_weights()
         with torch.no_grad():
             logits[family] = model(torch.tensor(TOKENS)[None]).logits[0].numpy()
-        kept = {key: value for key, value in config.to_diff_dict().items() if value is not None}
-        kept |= {"model_type": config.model_type, "tie_word_embeddings": config.tie_word_embeddings}
-        records[family] = {"config": {**COMMON, **kept}, "tensors": shapes}
+        fields = {key: value for key, value in config.to_diff_dict().items() if value is not None}
+        fields |= {"model_type": config.model_type, "tie_word_embeddings": config.tie_word_embeddings}
+        records[family] = {"config": {**COMMON, **fields}, "tensors": shapes}
     (FOLDER / "families.json").write_text(json.dumps(records, indent=1, sort_keys=True) + "\n")
     np.savez_compressed(FOLDER / "logits.npz", **logits)
 

@@ -27,7 +27,7 @@ def families() -> dict[str, dict[str, Any]]:
     return json.loads((FOLDER / "families.json").read_text())
 
 
-def expected_logits(family: str) -> np.ndarray:
+def reference_logits(family: str) -> np.ndarray:
     """Return what transformers computes in float32, [tokens, words]."""
     with np.load(FOLDER / "logits.npz") as arrays:
         return arrays[family]

@@ -10,8 +10,8 @@ from safetensors.numpy import load_file, save_file
 from tests.lm.small_decoders import (
     TOKENS,
     byte_tokenizer,
-    expected_logits,
     families,
+    reference_logits,
     write_folder,
     write_llama_gguf,
 )
@@ -38,12 +38,12 @@ def model(folder):
 @pytest.mark.parametrize("family", families())
 def test_float_logits_are_those_of_transformers(family, tmp_path):
     loaded = lm.load(write_folder(family, tmp_path / family), weights="float32", threads=1)
-    np.testing.assert_allclose(loaded.logits(TOKENS), expected_logits(family), atol=1e-4)
+    np.testing.assert_allclose(loaded.logits(TOKENS), reference_logits(family), atol=1e-4)
 
 
 def test_a_gguf_file_has_the_logits_of_its_folder(tmp_path):
     loaded = lm.load(write_llama_gguf(tmp_path / "small.gguf"), weights="float32", threads=1)
-    np.testing.assert_allclose(loaded.logits(TOKENS), expected_logits("llama"), atol=1e-4)
+    np.testing.assert_allclose(loaded.logits(TOKENS), reference_logits("llama"), atol=1e-4)
 
 
 def test_integer_weights_equal_the_reference_on_every_bit(folder):

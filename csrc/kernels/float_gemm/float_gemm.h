@@ -26,8 +26,8 @@ struct FloatGemm {
   bool more;  // begin at what y holds, not at start
   float* const* y;  // [rows], of elements side by side
   size_t rows, columns;
-  // From a k of b to the next; 0: the columns of a panel. A matrix whose rows fill whole registers, and whose pitch
-  // is a panel's columns, is read where it lies.
+  // From a k of b to the next; 0: the columns of a panel. A matrix whose rows fill whole registers, and whose
+  // pitch is a panel's columns, is read where it lies.
   size_t down = 0;
 };
 

@@ -5,7 +5,7 @@ print(model.generate("The capital of France is"))
 intact.lm.save(model, "folder")                       # opens in milliseconds
 """
 
-from intact.lm.compare_models import Comparison, compare_models, first_flips, perplexity, token_windows
+from intact.lm.compare_models import ModelComparison, compare_models, first_flips, perplexity, token_windows
 from intact.lm.language_model import LanguageModel
 from intact.lm.load_model import load_model as load
 from intact.lm.load_model import save_model as save
@@ -14,6 +14,6 @@ from intact.lm.sequence_cache import SequenceCache
 from intact.lm.tokenizer import Tokenizer
 
 __all__ = [
-    "Comparison", "LanguageModel", "Sampling", "SequenceCache", "Tokenizer", "compare_models", "first_flips",
-    "load", "perplexity", "save", "token_windows",
+    "LanguageModel", "ModelComparison", "Sampling", "SequenceCache", "Tokenizer", "compare_models",
+    "first_flips", "load", "perplexity", "save", "token_windows",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a language model lost against another one, on a text."""
+"""Compare two language models on a text: perplexity, divergence, greedy answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intact.progress import Progress
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """Two models on the tokens of a text.
 
     Attributes:
@@ -42,7 +42,7 @@ def perplexity(model: LanguageModel, windows: Sequence[NDArray[np.int64]], progr
 
 def compare_models(
     first: LanguageModel, other: LanguageModel, windows: Sequence[NDArray[np.int64]], progress: bool = False
-) -> Comparison:
+) -> ModelComparison:
     """Compare two models of one vocabulary on windows of a text.
 
     Args:
@@ -60,7 +60,7 @@ def compare_models(
             following = np.arange(len(window) - 1), window[1:]
             surprises.append([-wanted[following].mean(), -got[following].mean()])
     kl, means = np.concatenate(divergences), np.mean(surprises, axis=0)
-    return Comparison(
+    return ModelComparison(
         len(kl), float(np.exp(means[0])), float(np.exp(means[1])), float(kl.mean()),
         float(np.quantile(kl, 0.999)), float(np.concatenate(tops).mean()),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a decoder-only language model is, read from config.json or from the metadata of a GGUF file."""
+"""Sizes and variants of a decoder, from config.json or from the metadata of a GGUF file."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class _Decoder:
         composer.input("last", "int32", ["batch"])
         composer.input("total", "int32", [])
         composer.input("rows", "int64", ["wanted"])
-        room = ["batch", config.kv_heads, "room", config.head_size]
+        room: list[int | str] = ["batch", config.kv_heads, "room", config.head_size]
         for layer in range(config.layers):
             for name in ("keys", "values"):
                 composer.input(f"{name}.{layer}", "float32", room)

@@ -71,7 +71,7 @@ class LanguageModel:
         """Yield the text that follows a prompt, piece by piece; arguments as for `generate`."""
         tokenizer = self._require_tokenizer()
         tokens: list[int] = []
-        told, longest = 0, max((len(text) for text in stop), default=0)
+        yielded, longest = 0, max((len(text) for text in stop), default=0)
         for token in self.generate_tokens(
             prompt, max_tokens=max_tokens, sampling=sampling, lookup=lookup, chunk=chunk
         ):
@@ -81,13 +81,13 @@ class LanguageModel:
             text = tokenizer.decode(tokens)
             ends = [at for word in stop if (at := text.find(word)) >= 0]
             if ends:
-                yield text[told : min(ends)]
+                yield text[yielded : min(ends)]
                 return
             safe = len(text.rstrip(_HELD_BACK)) - max(longest - 1, 0)  # half a character, or of a stop
-            if safe > told:
-                yield text[told:safe]
-                told = safe
-        yield tokenizer.decode(tokens)[told:]
+            if safe > yielded:
+                yield text[yielded:safe]
+                yielded = safe
+        yield tokenizer.decode(tokens)[yielded:]
 
     def generate_tokens(
         self, prompt: str | Sequence[int], *, max_tokens: int = 128, sampling: Sampling | None = None,
@@ -172,4 +172,5 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the logarithms of softmax over the last axis, in float64."""
     values = logits.astype(np.float64)
     values -= values.max(axis=-1, keepdims=True)
-    return values - np.log(np.exp(values).sum(axis=-1, keepdims=True))
+    values -= np.log(np.exp(values).sum(axis=-1, keepdims=True))
+    return values

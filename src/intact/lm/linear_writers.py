@@ -1,4 +1,4 @@
-"""How linear layers of a decoder are stored and multiplied."""
+"""Write linear layers of a decoder: floats, codes of the file, or codes that are rounded to."""
 
 from __future__ import annotations
 

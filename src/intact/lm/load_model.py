@@ -87,9 +87,9 @@ def _write(path: Path, text: str) -> None:
 def _load_saved(folder: Path, threads: int | None) -> LanguageModel:
     where = str(folder / SETTINGS)
     try:
-        told = json.loads(read_bytes(folder / SETTINGS))
-        version, positions, template = told["version"], told["positions"], told["template"]
-        bos, eos, settings = told["bos"], told["eos"], told["settings"]
+        record = json.loads(read_bytes(folder / SETTINGS))
+        version, positions, template = record["version"], record["positions"], record["template"]
+        bos, eos, settings = record["bos"], record["eos"], record["settings"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(where, f"'{error}'") from error
     if version != VERSION:
@@ -130,8 +130,8 @@ def _template(source: DecoderWeights) -> str:
             if not key:
                 return text
             try:
-                told: Any = json.loads(text).get(key)
+                record: Any = json.loads(text).get(key)
             except (ValueError, AttributeError, RecursionError) as error:
                 raise FileFormatError(str(path), f"'{error}'", "JSON", "download it again") from error
-            return told if isinstance(told, str) else ""
+            return record if isinstance(record, str) else ""
     return ""

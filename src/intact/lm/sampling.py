@@ -13,7 +13,7 @@ from intact.errors import QuantValueError
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is chosen. The defaults take the one with the largest logit.
+    """Describes how a token is chosen. The defaults take the one with the largest logit.
 
     Attributes:
         temperature: Logits are divided by it; 0: the largest one wins, and the first of equal ones.

@@ -100,10 +100,10 @@ class SequenceCache:
             return
         while self.room < length:
             self.room = min(2 * self.room, self._most)
-        kept = max(self.lengths)
+        length_before = max(self.lengths)
         for port in self._ports:
             longer = self._empty(port.shape, self.room)
-            longer[:, :, :kept] = self._caches[port.name][:, :, :kept]
+            longer[:, :, :length_before] = self._caches[port.name][:, :, :length_before]
             self._caches[port.name] = longer
 
     def _empty(self, shape: Sequence[Any], room: int) -> NDArray[np.float32]:

@@ -86,19 +86,19 @@ def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
         digits = [pieces.Digits(individual_digits=True)] if split in _DIGITS else []
         steps = [*digits, pieces.ByteLevel(add_prefix_space=False)]
     try:
-        made = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, pairs))
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, pairs))
     except Exception as error:  # its own class is Exception alone
         got = f"'{str(error)[:200]}'"
         raise FileFormatError(where, got, "merges of its tokens", "download it again") from error
-    made.pre_tokenizer = pieces.Sequence(steps)
-    made.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.pre_tokenizer = pieces.Sequence(steps)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     kinds = metadata.get("tokenizer.ggml.token_type") or ()
     special = [word for word, number in zip(words, kinds, strict=False) if number == _CONTROL]
-    made.add_special_tokens(special)
+    tokenizer.add_special_tokens(special)
     begins = metadata.get("tokenizer.ggml.add_bos_token", False)
     bos = metadata.get("tokenizer.ggml.bos_token_id") if begins else None
-    ends = {metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")} - {None}
-    return Tokenizer(made.to_str(), bos, sorted(ends))  # type: ignore[type-var]
+    ends = {metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")}
+    return Tokenizer(tokenizer.to_str(), bos, sorted(end for end in ends if isinstance(end, int)))
 
 
 def tokenizer_of_folder(folder: Path, config: Mapping[str, Any]) -> Tokenizer:

@@ -43,9 +43,6 @@ from intact.numerics.floats.activations import (
     softsign,
 )
 from intact.numerics.floats.binary import apply_slope, maximum, minimum
-from intact.numerics.floats.cached_attention import cached_attention as cached_attention
-from intact.numerics.floats.cached_attention import tokens_before as tokens_before
-from intact.numerics.floats.cached_attention import write_cache as write_cache
 from intact.numerics.floats.clip import clip
 from intact.numerics.floats.erf import erf
 from intact.numerics.floats.exp import exp
@@ -61,7 +58,6 @@ from intact.numerics.floats.layer_norm import layer_norm
 from intact.numerics.floats.recurrent import GATES, StateWeights, recurrence
 from intact.numerics.floats.reduce import REDUCTIONS as REDUCTIONS
 from intact.numerics.floats.reduce import lane_sum, max_over, mean_over, min_over, sum_over
-from intact.numerics.floats.rotary import rotary_embedding as rotary_embedding
 from intact.numerics.floats.softmax import softmax
 from intact.numerics.floats.trigonometry import acos, asin, atan, cos, sin
 from intact.numerics.fold import FOLD_DTYPES as FOLD_DTYPES
@@ -127,6 +123,10 @@ from intact.numerics.scatter_elements import SCATTER_REDUCTIONS as SCATTER_REDUC
 from intact.numerics.scatter_elements import scatter_elements as scatter_elements
 from intact.numerics.scatter_rows import row_numbers as row_numbers
 from intact.numerics.scatter_rows import scatter_rows as scatter_rows
+from intact.numerics.sequences.cached_attention import cached_attention as cached_attention
+from intact.numerics.sequences.cached_attention import tokens_before as tokens_before
+from intact.numerics.sequences.cached_attention import write_cache as write_cache
+from intact.numerics.sequences.rotary import rotary_embedding as rotary_embedding
 from intact.numerics.top_k import top_k as top_k
 from intact.numerics.windows import Window as Window
 

@@ -197,8 +197,8 @@ def bench(
     """Time prompts and generation on this machine."""
     loaded = lm.load(model, weights=weights, threads=threads, positions=prompt + generate + 1)
     cache, tokens = loaded.new_cache(), [1 + i % 97 for i in range(prompt)]
-    seconds = [_timed(lambda: (cache.truncate(0), cache.append(tokens))) for _ in range(3)]
-    steps = [_timed(lambda: cache.append([7])) for _ in range(generate)]
+    seconds = [_seconds(lambda: append_anew(cache, tokens)) for _ in range(3)]
+    steps = [_seconds(lambda: cache.append([7])) for _ in range(generate)]
     prefill, decode = prompt / min(seconds), 1 / float(np.median(steps))
     if as_json:
         show_json({"prompt_tokens_per_second": prefill, "tokens_per_second": decode})
@@ -206,7 +206,13 @@ def bench(
         say(f"prompt of {prompt}: {prefill:,.0f} tokens a second; generation: {decode:.1f}")
 
 
-def _timed(action: Callable[[], object]) -> float:
+def append_anew(cache: lm.SequenceCache, tokens: list[int]) -> None:
+    """Append tokens to an empty sequence."""
+    cache.truncate(0)
+    cache.append(tokens)
+
+
+def _seconds(action: Callable[[], object]) -> float:
     begin = perf_counter()
     action()
     return perf_counter() - begin

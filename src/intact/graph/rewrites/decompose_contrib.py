@@ -308,11 +308,8 @@ FUSED = (
 )
 """One after the other: each needs what those before it tell."""
 
-FUSED_BESIDE_CACHES = (
-    *FUSED[:-1],
-    replace(
-        FUSED[-1],
-        matches=lambda node: node.op_type != "GroupQueryAttention" or bool(cache_limitation(node)),
-    ),
+FUSED_ATTENTION_BESIDE_CACHES = replace(
+    FUSED[-1],
+    matches=lambda node: node.op_type != "GroupQueryAttention" or bool(cache_limitation(node)),
 )
-"""The same, but attention to a cache stays where the engine has a step for it."""
+"""The last of them, but attention to a cache stays where the engine has a step for it."""

@@ -112,13 +112,14 @@ class CachedAttention(Step):
             check_room(last, tokens, room, f"tensor '{self.last}'")
             apart = added.reshape(batch, tokens, self.kv_heads, added.shape[2] // self.kv_heads)
             caches.append(numerics.write_cache(old, apart, before, room))
+        keys, values = caches
         y = numerics.cached_attention(
-            q.reshape(batch, tokens, self.heads, q.shape[2] // self.heads), *caches, before,
+            q.reshape(batch, tokens, self.heads, q.shape[2] // self.heads), keys, values, before,
             self.scale, self.window, self.softcap,
         )  # fmt: skip
         run.bind(self.y, y.reshape(batch, tokens, -1))
-        run.bind(self.keys, caches[0])
-        run.bind(self.values, caches[1])
+        run.bind(self.keys, keys)
+        run.bind(self.values, values)
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         """Return the products of a full cache."""

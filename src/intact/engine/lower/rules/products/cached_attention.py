@@ -8,7 +8,8 @@ import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import plain, who
-from intact.engine.steps import CachedAttention, Dim, Rotary, Slice
+from intact.engine.lower.rules.elements.rotary import write_rotary
+from intact.engine.steps import CachedAttention, Dim, Slice
 from intact.graph import Node, Value, cache_limitation, input_of, ops, set_shape
 
 
@@ -30,7 +31,7 @@ def lower_group_query(builder: PlanBuilder, node: Node) -> None:
             for name, table in zip(("cosines", "sines"), tables, strict=True)
         )
         q, k = (
-            _rotate(builder, node, x, last.name, (cos, sin), heads, bool(form.rotary_interleaved))
+            write_rotary(builder, node, x, last.name, (cos, sin), heads, bool(form.rotary_interleaved))
             for x, heads in ((q, form.num_heads), (k, form.kv_num_heads))
         )
     pasts = [_past(builder, input_of(node, at)) for at in (3, 4)]
@@ -38,13 +39,13 @@ def lower_group_query(builder: PlanBuilder, node: Node) -> None:
     set_shape(node.outputs[0], shape)  # inference does not know the operator
     y = builder.write_plain(node.outputs[0], "float32")
     tokens = builder.tensors[q].shape[1]
-    caches = []
-    for at, past in zip((1, 2), pasts, strict=True):
-        room: Dim = tokens if past is None else builder.tensors[past].shape[2]
-        caches.append(_cache(builder, node, at, (shape[0], form.kv_num_heads, room, size)))
+    keys, values = (
+        _cache(builder, node, at, (shape[0], form.kv_num_heads, _room(builder, past, tokens), size))
+        for at, past in zip((1, 2), pasts, strict=True)
+    )
     step = CachedAttention(
-        *who(node), q, k, v, last.name, y, *caches, form.num_heads, form.kv_num_heads,
-        form.scale or 1 / sqrt(size), *(past or "" for past in pasts), form.softcap,
+        *who(node), q, k, v, last.name, y, keys, values, form.num_heads, form.kv_num_heads,
+        form.scale or 1 / sqrt(size), pasts[0] or "", pasts[1] or "", form.softcap,
         max(form.local_window_size, 0),
     )  # fmt: skip
     builder.add(step, node)
@@ -74,22 +75,12 @@ def _size(builder: PlanBuilder, x: str, heads: int) -> int:
     return shape[2] // heads
 
 
-def _rotate(
-    builder: PlanBuilder,
-    node: Node,
-    x: str,
-    last: str,
-    tables: tuple[str, str],
-    heads: int,
-    interleaved: bool,
-) -> str:
-    y = builder.scratch(f"{x}.rotated", "float32", builder.tensors[x].shape)
-    builder.add(Rotary(*who(node), x, last, y, *tables, heads, interleaved))
-    return y
-
-
 def _past(builder: PlanBuilder, value: Value | None) -> str | None:
     return None if value is None else builder.real(value)
+
+
+def _room(builder: PlanBuilder, past: str | None, tokens: Dim) -> Dim:
+    return tokens if past is None else builder.tensors[past].shape[2]
 
 
 def _cache(builder: PlanBuilder, node: Node, at: int, shape: tuple[Dim, ...]) -> str:

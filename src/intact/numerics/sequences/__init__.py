@@ -1,0 +1,1 @@
+"""Layers of language models over sequences of tokens."""
