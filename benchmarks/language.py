@@ -5,8 +5,8 @@
 
 Each model runs in a process of its own, in turn. One thread is timed by the CPU time of its process, more by
 the clock. `--shape 1b` takes a Llama of 1.04 billion random weights in place of SmolLM2-135M. llama.cpp reads
-the Q4_0 file that is made of the same floats. Tokens per second: a prompt of 512, and generation behind 128 and
-1,024 tokens. With `--peer ""` INTact runs alone.
+the Q4_0 file that is made of the same floats. Tokens per second: a prompt of 512, and generation behind 128
+and 1,024 tokens. With `--peer ""` INTact runs alone.
 """
 
 from __future__ import annotations
