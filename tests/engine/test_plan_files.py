@@ -91,6 +91,16 @@ def tensors():
     return declared
 
 
+def attention_steps():
+    """Steps of `example` that language models have."""
+    return (
+        s.Rotary("turn", (), "se", "one_last", "ro", "cosines", "cosines", 2, True),
+        s.CachedAttention(
+            "attend", (), "ro", "se", "se", "one_last", "at", "ck", "cv", 2, 2, 0.5, softcap=3.0, window=2
+        ),
+    )
+
+
 def example():
     """A plan with a step of every kind."""
     epilogue = s.Epilogue("m", bias="b", residual="q", residual_multiplier=0.5, low=0, high=127)
@@ -144,10 +154,7 @@ def example():
         s.Expand("expand", (), "me", "ex"),
         s.DynamicQuantize("ranges", (), "ch", "dq", "dqs", block=8),
         s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
-        s.Rotary("turn", (), "se", "one_last", "ro", "cosines", "cosines", 2, True),
-        s.CachedAttention(
-            "attend", (), "ro", "se", "se", "one_last", "at", "ck", "cv", 2, 2, 0.5, softcap=3.0, window=2
-        ),
+        *attention_steps(),
         s.ShapeArithmetic("sizes", ("Shape1",), ("n",), (("batch", '=["*","batch",8]'),), ("n",)),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),

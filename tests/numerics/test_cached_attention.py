@@ -82,5 +82,5 @@ def test_chunks_change_no_bit():
     keys, values = (numerics.write_cache(None, x, start, 7) for x in (k, v))
     whole = numerics.cached_attention(q, keys, values, start, 0.5)
     for at in range(7):
-        one = numerics.cached_attention(q[:, at : at + 1], keys, values, np.array([at]), 0.5)
-        assert one.tobytes() == whole[:, at : at + 1].tobytes()
+        token = numerics.cached_attention(q[:, at : at + 1], keys, values, np.array([at]), 0.5)
+        assert token.tobytes() == whole[:, at : at + 1].tobytes()

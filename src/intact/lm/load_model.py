@@ -91,22 +91,22 @@ def _load_saved(folder: Path, threads: int | None) -> LanguageModel:
         version, positions, template = record["version"], record["positions"], record["template"]
         bos, eos, settings = record["bos"], record["eos"], record["settings"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(where, f"'{error}'") from error
+        raise _settings_error(where, f"'{error}'") from error
     if version != VERSION:
-        raise _damaged(where, f"version {version!r}")
+        raise _settings_error(where, f"version {version!r}")
     fits = (
         isinstance(positions, int) and 0 < positions <= 2**24 and isinstance(template, str)
         and isinstance(bos, int | None) and isinstance(eos, list) and isinstance(settings, dict)
         and all(isinstance(token, int) for token in eos)
     )  # fmt: skip
     if not fits:
-        raise _damaged(where, "other settings")
+        raise _settings_error(where, "other settings")
     path = folder / TOKENIZER
     tokenizer = Tokenizer(read_bytes(path).decode("utf-8", "replace"), bos, eos) if path.is_file() else None
     return LanguageModel(load(folder / PLAN, threads=threads), positions, tokenizer, template, settings)
 
 
-def _damaged(where: str, got: str) -> FileFormatError:
+def _settings_error(where: str, got: str) -> FileFormatError:
     return FileFormatError(where, got, "what save_model writes", "quantize the model again")
 
 
