@@ -11,7 +11,8 @@
  * Numbers are those of the integer reference on every machine, bit for bit (docs/numerics.md).
  *
  * Plans may be shared by threads; a session belongs to one thread at a time (a call beside another's run or
- * prepare is refused), and any number of sessions may run on one plan at once. After intact_prepare, intact_run allocates nothing and starts no thread. No call throws.
+ * prepare is refused), and any number of sessions may run on one plan at once. After intact_prepare, intact_run
+ * allocates nothing and starts no thread. No call throws.
  * What a call wants to say beyond its status it writes into an intact_error of the caller's; NULL: into nothing.
  * Structs begin with their size, so that older programs run with newer libraries: fill it in with sizeof.
  */
@@ -40,7 +41,7 @@ extern "C" {
 #endif
 
 /* Grows with every change of this header; programs of an older one keep working. */
-#define INTACT_API_VERSION 2
+#define INTACT_API_VERSION 3
 #define INTACT_MAX_RANK 6
 
 typedef enum intact_status {
@@ -82,11 +83,24 @@ typedef struct intact_error {
   char text[1000]; /* UTF-8, ends with 0 */
 } intact_error;
 
+/* A piece of the work of a run, which the library hands to intact_parallel_for. It neither waits nor throws. */
+typedef void (*intact_piece)(void* job, int32_t index);
+/* The threads of the program around: calls piece(job, index) once for every index from 0 to count - 1, and returns
+ * when all these calls have returned. It may make them on any threads, in any order, side by side or one after the
+ * other: outputs do not depend on it. No piece waits for another one, so that fewer threads than `threads`, busy
+ * ones, or the caller's alone will do. It must not throw. Runs of several sessions may call it at once, and a run
+ * that is itself a task of the same pool may call it there. */
+typedef void (*intact_parallel_for)(void* pool, intact_piece piece, void* job, int32_t count);
+
 typedef struct intact_options {
   size_t size;         /* sizeof(intact_options) */
   int32_t threads;     /* of a run, the caller's included; 1: none of its own; 0: one for each processor */
   const char* max_isa; /* "none", "avx2", "avxvnni", "avx512", "amx" or "neon": use nothing above it. NULL: what
                           INTACT_MAX_ISA says in the environment, or all that the machine has */
+  /* Since version 3. */
+  intact_parallel_for parallel_for; /* runs up to `threads` pieces at a time, and the library starts no thread.
+                                       NULL: threads of its own */
+  void* pool;                       /* its first argument */
 } intact_options;
 
 /* An input or an output. */

@@ -53,11 +53,12 @@ Failure refusal_of(const PlanStep* step, const std::invalid_argument& error) {
 
 }  // namespace
 
-OpenPlan::OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa)
+OpenPlan::OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa,
+                   const HostPool& host)
     : plan(std::move(file), where),
       layout(plan),
       kernels(max_isa),
-      pool(threads, threads <= static_cast<int>(std::thread::hardware_concurrency())) {}
+      pool(threads, threads <= static_cast<int>(std::thread::hardware_concurrency()), host) {}
 
 size_t Bound::tensor_bytes(int tensor) const {
   return static_cast<size_t>(product(elements(shape(tensor)), target_.plan.tensor(tensor).itemsize()));
@@ -264,7 +265,7 @@ Bound::Bound(const Target& target, Sizes sizes, FloatPorts floats)
 void Bound::prepare_run(const std::shared_ptr<Workspace>& workspace) {
   if (context_ != nullptr) return context_->attach();
   context_ = std::make_unique<Context>(program_, target_.pool, workspace);
-  if (Workers* const workers = target_.pool.try_take()) workers->leave();  // threads begin here, not in a run
+  if (Team* const team = target_.pool.try_take()) team->leave();  // threads begin here, not in a run
 }
 
 void Bound::run(const void* const* inputs, void* const* outputs, const std::atomic<bool>& cancelled,

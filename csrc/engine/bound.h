@@ -29,7 +29,8 @@ struct Target {
 
 // What all sessions of an open plan share.
 struct OpenPlan {
-  OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa);
+  // `host`: whose threads they are; without a callback they are the pool's own.
+  OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa, const HostPool& host = {});
   Target target() { return {plan, layout, kernels, layers, pool}; }
 
   Plan plan;

@@ -101,18 +101,27 @@ class Turn {
   intact_session* const session_;
 };
 
-int threads_of(const intact_options* options) {
-  const int32_t wanted = options == nullptr ? 0 : options->threads;
-  require(wanted >= 0 && wanted <= kMostThreads, "threads: want 0 to 1024");
-  if (wanted > 0) return wanted;
+// The caller's options; defaults stand for fields that its header did not have yet.
+intact_options options_of(const intact_options* given) {
+  intact_options options{};
+  if (given == nullptr) return options;
+  require(given->size >= offsetof(intact_options, parallel_for) && given->size <= sizeof options,
+          "options: want their size");
+  std::memcpy(&options, given, given->size);
+  require(options.threads >= 0 && options.threads <= kMostThreads, "threads: want 0 to 1024");
+  return options;
+}
+
+int threads_of(const intact_options& options) {
+  if (options.threads > 0) return options.threads;
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
 }
 
-void open_plan(intact::engine::Bytes file, const std::string& where, const intact_options* options,
+void open_plan(intact::engine::Bytes file, const std::string& where, const intact_options* given,
                intact_plan** plan) {
-  require(options == nullptr || options->size == sizeof(intact_options), "options: want their size");
-  const char* const max_isa = options == nullptr ? nullptr : options->max_isa;
-  *plan = new intact_plan{{std::move(file), where, threads_of(options), max_isa}};
+  const intact_options options = options_of(given);
+  const intact::HostPool host{options.parallel_for, options.pool};
+  *plan = new intact_plan{{std::move(file), where, threads_of(options), options.max_isa, host}};
 }
 
 void describe(const intact_plan* plan, const std::vector<int>& ports, size_t index, intact_port* port) {

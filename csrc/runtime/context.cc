@@ -20,10 +20,10 @@ double now() {
 
 // Leaves the thread pool when the scope ends, also by an exception.
 struct Held {
-  Workers* workers;
+  Team* team;
   std::atomic<bool>& running;
   ~Held() {
-    if (workers != nullptr) workers->leave();
+    if (team != nullptr) team->leave();
     running.store(false, std::memory_order_release);
   }
 };
@@ -110,23 +110,23 @@ size_t Context::run(size_t begin, size_t end, double* seconds, const std::atomic
     refuse("another run uses this context");
   }
   Held held{nullptr, running_};
-  held.workers = thread_pool_.try_take();
+  held.team = thread_pool_.try_take();
   const ScopedFpEnv env;
   failed_.store(false, std::memory_order_relaxed);
   cancelled_ = cancelled;
   for (size_t i = begin; i < end;) {
     if (is_cancelled()) return i;
     if (const Repeat* repeat = program_.repeat_from(i)) {
-      run_repeat(*repeat, held.workers, seconds);
+      run_repeat(*repeat, held.team, seconds);
       if (is_cancelled() || failed()) return i;  // which of its steps ran is not known
       i = repeat->end;
       continue;
     }
     const double start = seconds == nullptr ? 0 : now();
     if (checker_ == nullptr) {
-      run_step(i, held.workers);
+      run_step(i, held.team);
     } else {
-      checker_->run(i, blocks_.data(), [&] { run_step(i, held.workers); });
+      checker_->run(i, blocks_.data(), [&] { run_step(i, held.team); });
     }
     if (seconds != nullptr) seconds[i] = now() - start;
     if (failed()) return i;
@@ -135,12 +135,12 @@ size_t Context::run(size_t begin, size_t end, double* seconds, const std::atomic
   return end;
 }
 
-void Context::run_step(size_t i, Workers* workers) {
+void Context::run_step(size_t i, Team* team) {
   const Step& step = *program_.steps()[i];
   const Memory memory(blocks_.data(), program_.ahead(i), &failed_);
   const size_t items = step.items();
-  if (workers != nullptr && items > 1) {
-    workers->deal(items, [&](size_t first, size_t last, int seat) {
+  if (team != nullptr && items > 1) {
+    team->deal(items, [&](size_t first, size_t last, int seat) {
       step.run(memory, first, last, workspace_->scratch() + program_.scratch() * static_cast<size_t>(seat));
     });
   } else if (items > 0) {
@@ -148,7 +148,7 @@ void Context::run_step(size_t i, Workers* workers) {
   }
 }
 
-void Context::run_repeat(const Repeat& repeat, Workers* workers, double* seconds) {
+void Context::run_repeat(const Repeat& repeat, Team* team, double* seconds) {
   for (Seat& seat : seats_) {
     std::copy(blocks_.begin(), blocks_.end(), seat.blocks.begin());
     std::fill(seat.seconds.begin(), seat.seconds.end(), 0.0);
@@ -159,10 +159,10 @@ void Context::run_repeat(const Repeat& repeat, Workers* workers, double* seconds
     }
   };
   const double start = seconds == nullptr ? 0 : now();
-  if (workers == nullptr || checker_ != nullptr) {
+  if (team == nullptr || checker_ != nullptr) {
     run_times(0, repeat.times, 0);
   } else {
-    workers->deal(repeat.times, run_times);
+    team->deal(repeat.times, run_times);
   }
   if (seconds == nullptr) return;
   const double whole = now() - start;

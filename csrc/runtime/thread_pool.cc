@@ -20,9 +20,6 @@ namespace {
 
 using namespace tuning::threads;
 
-constexpr int kEndBits = kChunkBits;
-constexpr uint64_t kEndMask = kMostChunks;
-
 long process_id() {
 #if defined(_WIN32)
   return 0;  // no fork there
@@ -38,13 +35,6 @@ void pause() {
   asm volatile("yield");
 #endif
 }
-
-uint64_t pack(uint64_t number, uint64_t first, uint64_t last) {
-  return number << (2 * kEndBits) | first << kEndBits | last;
-}
-uint64_t first_of(uint64_t open) { return open >> kEndBits & kEndMask; }
-uint64_t last_of(uint64_t open) { return open & kEndMask; }
-bool has_work(uint64_t open) { return first_of(open) < last_of(open); }
 
 // Returns whether `ready` becomes true within the time for which spinning pays.
 template <class Ready>
@@ -86,17 +76,15 @@ void Workers::grow_to(int threads) {
   }
 }
 
-void Workers::deal(const Job& job) {
-  const size_t chunks = chunks_of(job.items, threads_.size() + 1);
-  job_ = job;
-  job_.chunks = chunks;
+void Workers::deal_job(Job job) {
+  job.chunks = chunks_of(job.items, threads_.size() + 1);
   done_.store(0, std::memory_order_relaxed);
-  open_.store(pack(++number_, 0, chunks));
+  chunks_.open(job);
   ring();
-  wait_for_done(static_cast<uint32_t>(chunks) - work(0));
+  wait_for_done(static_cast<uint32_t>(job.chunks) - chunks_.work(0));
 }
 
-// The store to open_ before and the load of asleep_ here are sequentially consistent, as are the store and
+// The store that opens chunks before and the load of asleep_ here are sequentially consistent, as are the store and
 // load of a thread that goes to sleep. So at least one of the two threads sees the store of the other.
 void Workers::ring() {
   if (!asleep_.load() || !asleep_.exchange(false)) return;
@@ -104,28 +92,10 @@ void Workers::ring() {
   bell_.notify_all();
 }
 
-// Runs chunks until none is left, and returns their number.
-uint32_t Workers::work(int seat) {
-  uint32_t mine = 0;
-  for (uint64_t open = open_.load(std::memory_order_relaxed); has_work(open);) {
-    const bool front = takes_first(seat);
-    const uint64_t chunk = front ? first_of(open) : last_of(open) - 1;
-    const uint64_t rest = front ? open + (uint64_t{1} << kEndBits) : open - 1;
-    if (!open_.compare_exchange_weak(open, rest, std::memory_order_acq_rel, std::memory_order_relaxed)) {
-      continue;
-    }
-    const Job& j = job_;
-    j.run(j.body, first_item(j.items, chunk, j.chunks), first_item(j.items, chunk + 1, j.chunks), seat);
-    ++mine;
-    open = open_.load(std::memory_order_relaxed);
-  }
-  return mine;
-}
-
 void Workers::serve(int seat) {
   const ScopedFpEnv env;
   while (wait_for_work()) {
-    const uint32_t mine = work(seat);
+    const uint32_t mine = chunks_.work(seat);
     if (mine == 0) continue;
     done_.fetch_add(mine, std::memory_order_acq_rel);
     done_.notify_one();
@@ -134,7 +104,7 @@ void Workers::serve(int seat) {
 
 // Returns false when the workers are shut down.
 bool Workers::wait_for_work() {
-  const auto ready = [this] { return has_work(open_.load()) || stop_.load(std::memory_order_relaxed); };
+  const auto ready = [this] { return chunks_.are_left() || stop_.load(std::memory_order_relaxed); };
   while (!look(spin_, ready)) {
     const uint32_t heard = bell_.load();
     asleep_.store(true);
@@ -149,13 +119,19 @@ void Workers::wait_for_done(uint32_t count) {
   for (uint32_t seen; (seen = done_.load(std::memory_order_acquire)) != count;) done_.wait(seen);
 }
 
+ThreadPool::ThreadPool(int threads, bool spin, const HostPool& host)
+    : threads_(threads < 1 ? 1 : threads), spin_(spin) {
+  if (host.parallel_for != nullptr) host_team_.emplace(host, threads_);
+}
+
 ThreadPool::~ThreadPool() {
   const Workers* workers = workers_.load();
   if (workers != nullptr && workers->owner == process_id()) delete workers;
 }
 
-Workers* ThreadPool::try_take(int threads) {
+Team* ThreadPool::try_take(int threads) {
   if (threads < 2) return nullptr;
+  if (host_team_) return &*host_team_;
   Workers* found = workers_.load();
   while (found == nullptr || found->owner != process_id()) {
     auto fresh = std::make_unique<Workers>(spin_);

@@ -4,30 +4,33 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <optional>
 
+#include "runtime/host_team.h"
 #include "runtime/workers.h"
 
 namespace intact {
 
-// The pool of an engine. Its workers are made on first use, and again in a child of fork.
+// The pool of an engine: threads of its own, made on first use and again in a child of fork, or those of a host.
 class ThreadPool {
  public:
   // `threads` includes the caller; `spin`: there are as many cores, so that idle threads may spin.
-  ThreadPool(int threads, bool spin) : threads_(threads < 1 ? 1 : threads), spin_(spin) {}
+  ThreadPool(int threads, bool spin, const HostPool& host = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
-  // The workers, exclusively until the caller leaves; nullptr if another run has them, or there are no
-  // threads.
-  Workers* try_take() { return try_take(threads_); }
+  // The threads, until the caller leaves; nullptr if another run has them, or there are none. A host's are never
+  // taken: it may have as many jobs at once as there are runs.
+  Team* try_take() { return try_take(threads_); }
   // The same, for so many threads.
-  Workers* try_take(int threads);
+  Team* try_take(int threads);
 
  private:
   const int threads_;
   const bool spin_;
+  std::optional<HostTeam> host_team_;
   std::atomic<Workers*> workers_{nullptr};
 };
 
@@ -56,12 +59,12 @@ void parallel_for(size_t n, size_t grain, int threads, const Body& body) {
       }
     }
   };
-  Workers* const workers = parts < 2 ? nullptr : shared_pool().try_take(static_cast<int>(parts));
-  if (workers == nullptr) {
+  Team* const team = parts < 2 ? nullptr : shared_pool().try_take(static_cast<int>(parts));
+  if (team == nullptr) {
     work(0, parts, 0);
   } else {
-    workers->deal(parts, work);
-    workers->leave();
+    team->deal(parts, work);
+    team->leave();
   }
   if (error) std::rethrow_exception(error);
 }

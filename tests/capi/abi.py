@@ -3,7 +3,7 @@
     python -m tests.capi.abi          writes tests/capi/abi.txt anew
 
 A line is a constant with its value, a struct with its size, a field with its type and place, or a function
-with its type. `include/intact.h` is read for the names, and a C compiler measures them.
+or callback with its type. `include/intact.h` is read for the names, and a C compiler measures them.
 """
 
 from __future__ import annotations
@@ -56,9 +56,11 @@ def describe(header: str, compiler: str) -> list[str]:
             prints.append(rf'printf("field {struct}.{field}: {kind} at %zu, %zu bytes\n", {numbers});')
     measured = _run_program("\n".join(prints), header, compiler).splitlines()
     functions = re.findall(r"INTACT_API ([\w\s*]+?)\b(intact_\w+)\(([^)]*)\);", declarations)
+    callbacks = re.findall(r"typedef ([\w\s*]+?)\(\*(\w+)\)\(([^)]*)\);", declarations)
     return measured + [
-        f"function {name}: {' '.join(kind.split())} ({_types(arguments)})"
-        for kind, name, arguments in functions
+        f"{what} {name}: {' '.join(kind.split())} ({_types(arguments)})"
+        for what, typed in (("callback", callbacks), ("function", functions))
+        for kind, name, arguments in typed
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from intact.engine.compare.c_interface import (
     OK,
     CErrorText,
     COptions,
+    CParallelFor,
     CPort,
     CShape,
     CStep,
@@ -55,12 +56,21 @@ class CPlan:
         path: Of the library.
         plan: A file, or the bytes of one.
         threads: Of a run.
+        parallel_for: Runs pieces in place of the library's own threads: (piece, count), where piece(index) runs one.
     """
 
-    def __init__(self, path: Path, plan: str | os.PathLike[str] | bytes, threads: int = 1) -> None:
+    def __init__(
+        self, path: Path, plan: str | os.PathLike[str] | bytes, threads: int = 1,
+        parallel_for: Callable[[Callable[[int], None], int], None] | None = None,
+    ) -> None:  # fmt: skip
         self._library, self._shares = load_library(path), False
         self._plan, self._session = c.c_void_p(), c.c_void_p()
         options = COptions(c.sizeof(COptions), threads, None)
+        if parallel_for is not None:
+            self._parallel_for = CParallelFor(
+                lambda _, piece, job, count: parallel_for(lambda index: piece(job, index), count)
+            )
+            options.parallel_for = self._parallel_for
         if isinstance(plan, bytes):
             self._bytes = c.create_string_buffer(plan, len(plan))
             where: tuple[Any, ...] = (c.cast(self._bytes, c.c_void_p), len(plan))

@@ -55,6 +55,7 @@ CHANGES = {
         "intact_selftest(const intact_plan* plan, ",
         True,
     ),
+    "another argument of a callback": ("void* job, int32_t index", "void* job, int64_t index", True),
     "a constant's value": ("INTACT_FLOAT64 = 11", "INTACT_FLOAT64 = 12", True),
     "a field between others": ("const char* kind;", "const char* kind; int32_t more[2]; ", True),
     "another type of the same size": ("int32_t is_codes;", "uint32_t is_codes;", True),
@@ -62,7 +63,7 @@ CHANGES = {
     "a new function": ("/* Of the library", "INTACT_API int intact_new(void);\n/* Of the library", False),
     "a new constant": ("INTACT_DIFFERENT = 11 ", "INTACT_DIFFERENT = 11, INTACT_NEW = 12 ", False),
     "a field behind the last": ("} intact_step;", "const char* more; } intact_step;", False),
-    "the next version": ("INTACT_API_VERSION 2", "INTACT_API_VERSION 3", False),
+    "the next version": ("INTACT_API_VERSION 3", "INTACT_API_VERSION 4", False),
 }
 
 

@@ -27,10 +27,17 @@ class CErrorText(c.Structure):
     _fields_ = [("size", c.c_size_t), ("status", c.c_int), ("text", c.c_char * 1000)]
 
 
+CPiece = c.CFUNCTYPE(None, c.c_void_p, c.c_int32)
+CParallelFor = c.CFUNCTYPE(None, c.c_void_p, CPiece, c.c_void_p, c.c_int32)
+
+
 class COptions(c.Structure):
     """Holds an `intact_options`."""
 
-    _fields_ = [("size", c.c_size_t), ("threads", c.c_int32), ("max_isa", c.c_char_p)]
+    _fields_ = [
+        ("size", c.c_size_t), ("threads", c.c_int32), ("max_isa", c.c_char_p), ("parallel_for", CParallelFor),
+        ("pool", c.c_void_p),
+    ]  # fmt: skip
 
 
 class CPort(c.Structure):
