@@ -9,10 +9,12 @@
 #define INTACT_HPP
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "intact.h"
@@ -47,12 +49,31 @@ struct Close {
 
 using Sizes = std::vector<std::int64_t>;
 
+// A piece of the work of a run; `index` is below the count that came with it.
+struct Piece {
+  intact_piece call;
+  void* job;
+  void operator()(std::int32_t index) const { call(job, index); }
+};
+
+// The program's own threads: calls piece(index) for every index from 0 to count - 1, as intact_parallel_for in intact.h
+// says. What it throws ends the program.
+using ParallelFor = std::function<void(Piece piece, std::int32_t count)>;
+
 // An open plan file. Threads may share it; it outlives its sessions.
 class Plan {
  public:
-  // `threads`: of a run, the caller's included; 0: one for each processor.
-  explicit Plan(const std::string& path, int threads = 0) {
-    intact_options options{sizeof options, threads, nullptr};
+  // `threads`: of a run, the caller's included; 0: one for each processor. They are the library's own, unless
+  // `parallel_for` has others.
+  explicit Plan(const std::string& path, int threads = 0, ParallelFor parallel_for = nullptr) {
+    intact_options options{};
+    options.size = sizeof options;
+    options.threads = threads;
+    if (parallel_for) {
+      parallel_for_ = std::make_unique<ParallelFor>(std::move(parallel_for));
+      options.parallel_for = call;
+      options.pool = parallel_for_.get();
+    }
     intact_plan* plan = nullptr;
     detail::checked([&](intact_error* e) { return intact_open(path.c_str(), &options, &plan, e); });
     plan_.reset(plan);
@@ -77,6 +98,11 @@ class Plan {
     return found;
   }
 
+  static void call(void* pool, intact_piece piece, void* job, std::int32_t count) noexcept {
+    (*static_cast<const ParallelFor*>(pool))(Piece{piece, job}, count);
+  }
+
+  std::unique_ptr<ParallelFor> parallel_for_;  // at an address that stays, and longer there than the plan
   std::unique_ptr<intact_plan, detail::Close> plan_;
 };
 

@@ -1,11 +1,12 @@
 /* Counts what the library allocates: the functions here stand in front of those of the C library (glibc).
  *
- *   allocations model.plan runs threads opens
+ *   allocations model.plan runs threads opens [hosted]
  *
  * Runs the plan `runs` times on `threads` threads, each with a session of its own and inputs of its own, and prints
  * three numbers: the allocations behind the last prepare, the runs whose outputs are not those of the thread's
  * first one, and the calls that failed. Then opens, runs and closes the plan `opens` times, and prints the blocks
  * and the kilobytes of resident memory by which the last half of these left the process larger.
+ * "hosted": the first runs are in pieces that this program calls, in place of the library's threads.
  * Exit status 2: the plan is not for this program, such as one whose free sizes cannot all be 2.
  */
 #define _GNU_SOURCE
@@ -185,6 +186,11 @@ static long resident_kilobytes(void) {
   return pages * sysconf(_SC_PAGESIZE) / 1024;
 }
 
+static void run_backwards(void* pool, intact_piece piece, void* job, int32_t count) {
+  (void)pool;
+  while (count > 0) piece(job, --count);
+}
+
 static void open_again(const char* path, const intact_options* options, long opens) {
   intact_error error = {sizeof error, INTACT_OK, ""};
   long held = 0, resident = 0;
@@ -206,9 +212,10 @@ static void open_again(const char* path, const intact_options* options, long ope
 
 int main(int argc, char** argv) {
   intact_error error = {sizeof error, INTACT_OK, ""};
-  const intact_options options = {sizeof options, 2, NULL}, alone = {sizeof alone, 1, NULL};
+  intact_options options = {sizeof options, 2, NULL, NULL, NULL}, alone = {sizeof alone, 1, NULL, NULL, NULL};
   intact_plan* plan = NULL;
-  if (argc != 5 || intact_open(argv[1], &options, &plan, &error) != INTACT_OK) return 2;
+  if (argc == 6) options.parallel_for = run_backwards;
+  if (argc < 5 || intact_open(argv[1], &options, &plan, &error) != INTACT_OK) return 2;
   require(allocations > 0, 4); /* those of the library are counted */
   const long threads = atol(argv[3]);
   require(threads > 0 && threads <= MOST_THREADS, 2);

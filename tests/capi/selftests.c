@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   for (int i = 3; i < argc; ++i) {
     intact_error error = {sizeof error, INTACT_OK, ""};
-    const intact_options options = {sizeof options, (int32_t)atoi(argv[2]), argv[1]};
+    const intact_options options = {sizeof options, (int32_t)atoi(argv[2]), argv[1], NULL, NULL};
     intact_plan* plan = NULL;
     intact_status status = intact_open(argv[i], &options, &plan, &error);
     if (status == INTACT_OK) status = intact_selftest(plan, &error);

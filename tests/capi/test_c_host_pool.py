@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes as c
+import functools
 import os
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 from tests.capi.library import CError, CPlan
 from tests.capi.test_c_plans import save_plan
+from tests.capi.test_c_programs import ROOT, compile_program, needs_compiler
 from tests.engine.conftest import Qdq
 from tests.fuzz.check import inputs
 from tests.fuzz.graphs import make

@@ -62,6 +62,16 @@ int main(int, char** argv) {
     std::printf("%d\\n", static_cast<int>(error.status()));
   }
   session.cancel();
+  int pieces = 0;
+  intact::Plan moved = intact::Plan(argv[2], 3, [&](intact::Piece piece, int count) {
+    for (int i = count - 1; i >= 0; --i, ++pieces) piece(i);
+  });
+  const intact::Plan hosted = std::move(moved);
+  intact::Session large(hosted);
+  large.prepare({{300, 64}});
+  std::vector<float> rows(300 * 64, 0.5f), sums(large.output_size(0));
+  large.run({rows.data()}, {sums.data()});
+  std::printf("%d %.6f\\n", pieces > 1, static_cast<double>(sums.back()));
   try {
     session.prepare({{2, 7}});
   } catch (const intact::Error& error) {
@@ -78,6 +88,11 @@ def test_the_header_for_cpp_frees_and_throws(c_library, tmp_path):
     engine = save_plan(
         lower(net.proto(net.node("MatMul", x, net.weight(6, 5, axis=None), name="y"))), tmp_path / "plan"
     )
+    net = Qdq()
+    x = net.pair(net.input("x", ("n", 64)))
+    large = save_plan(
+        lower(net.proto(net.node("MatMul", x, net.weight(64, 48, axis=None)))), tmp_path / "large"
+    )
     (tmp_path / "program.cc").write_text(CPP)
     compiler = shutil.which("c++")
     if compiler is None:
@@ -88,9 +103,12 @@ def test_the_header_for_cpp_frees_and_throws(c_library, tmp_path):
         [compiler, *flags, str(tmp_path / "program.cc"), *linked], capture_output=True, text=True
     )
     assert built.returncode == 0, built.stderr
-    ran = subprocess.run([str(tmp_path / "program"), str(tmp_path / "plan")], capture_output=True, text=True)
+    words = [str(tmp_path / name) for name in ("program", "plan", "large")]
+    ran = subprocess.run(words, capture_output=True, text=True)
     (y,) = engine.run({"x": np.full((2, 6), 0.5, np.float32)}).values()
-    assert ran.stdout.splitlines() == [f"y 10 {y.reshape(-1)[7]:.6f}", "y", "4", "1", "5"], ran.stderr
+    (sums,) = large.run({"x": np.full((300, 64), 0.5, np.float32)}).values()
+    hosted = f"1 {sums.reshape(-1)[-1]:.6f}"
+    assert ran.stdout.splitlines() == [f"y 10 {y.reshape(-1)[7]:.6f}", "y", "4", "1", hosted, "5"], ran.stderr
 
 
 @needs_compiler
@@ -99,7 +117,7 @@ def test_a_prepared_session_runs_without_an_allocation(c_library, tmp_path):
     tried = 0
     for seed in range(12):
         save_plan(lower(make(seed).proto), tmp_path / "model.plan")
-        ran = count_allocations(program, tmp_path / "model.plan", 80, 20)
+        ran = count_allocations(program, tmp_path / "model.plan", 80, 20, *["hosted"] * (seed % 2))
         if ran.returncode != 2:  # sizes of 2 that do not fit it, or parts in ONNX Runtime
             assert ran.returncode == 0 and ran.stdout.startswith("0 0 0\n0 "), (seed, ran.stdout, ran.stderr)
             tried += 1
@@ -125,9 +143,11 @@ def test_a_million_runs_and_ten_thousand_openings_hold_no_more_memory(c_library,
     assert blocks == 0 and kilobytes <= 256  # what the heap leaves free may move by pages
 
 
-def count_allocations(program: Path, plan: Path, runs: int, opens: int) -> subprocess.CompletedProcess[str]:
+def count_allocations(
+    program: Path, plan: Path, runs: int, opens: int, *more: str
+) -> subprocess.CompletedProcess[str]:
     """Runs on 4 threads at once, and opens and closes the plan; `allocations.c` says what it prints."""
-    words = [str(program), str(plan), str(runs), "4", str(opens)]
+    words = [str(program), str(plan), str(runs), "4", str(opens), *more]
     return subprocess.run(words, capture_output=True, text=True, timeout=3000)
 
 

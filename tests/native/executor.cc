@@ -83,11 +83,11 @@ std::vector<uint8_t> run(Context& context, const std::vector<uint8_t>& x) {
 }
 
 // Several callers, each with a context of its own: one has the thread pool, the others work alone.
-void test_callers(int threads, bool spin, int callers, int rounds) {
+void test_callers(int threads, bool spin, int callers, int rounds, const HostPool& host = {}) {
   const auto program = make_program();
   std::vector<uint8_t> x(kSize);
   for (size_t i = 0; i < kSize; ++i) x[i] = static_cast<uint8_t>(i * 7 + i / 256);
-  ThreadPool alone(1, false), thread_pool(threads, spin);
+  ThreadPool alone(1, false), thread_pool(threads, spin, host);
   Context reference(*program, alone);
   const std::vector<uint8_t> want = run(reference, x);
   std::atomic<int> wrong{0};
@@ -101,6 +101,16 @@ void test_callers(int threads, bool spin, int callers, int rounds) {
   for (std::thread& t : all) t.join();
   demand(wrong == 0, "a run of several threads gave other bytes than a run of one");
 }
+
+// Threads of a program around: one for each piece, except for the last, which the caller runs.
+void run_on_new_threads(void*, void (*piece)(void*, int32_t), void* job, int32_t count) {
+  std::vector<std::thread> all;
+  for (int32_t i = 0; i + 1 < count; ++i) all.emplace_back(piece, job, i);
+  piece(job, count - 1);
+  for (std::thread& t : all) t.join();
+}
+
+void run_one_piece(void*, void (*piece)(void*, int32_t), void* job, int32_t count) { piece(job, count / 2); }
 
 // Rows of the input become rows of the output, each by way of memory that its thread has for itself.
 std::unique_ptr<Program> make_repeated(size_t times, size_t threads) {
@@ -118,12 +128,12 @@ std::unique_ptr<Program> make_repeated(size_t times, size_t threads) {
   return p;
 }
 
-void test_repeats(int threads, size_t times) {
+void test_repeats(int threads, size_t times, const HostPool& host = {}) {
   std::vector<uint8_t> x(kSize);
   for (size_t i = 0; i < kSize; ++i) x[i] = static_cast<uint8_t>(i * 5 + i / 256);
   const auto run_with = [&](int with, double* seconds) {
     const auto program = make_repeated(times, static_cast<size_t>(with));
-    ThreadPool thread_pool(with, true);
+    ThreadPool thread_pool(with, true, host);
     Context context(*program, thread_pool);
     std::vector<uint8_t> y(kSize);
     context.place(1, x.data(), kSize);
@@ -204,6 +214,10 @@ int main_() {
   }
   for (const int threads : {1, 2, 5}) {
     for (const size_t times : {2, 16, 64}) test_repeats(threads, times);
+  }
+  for (const auto parallel_for : {run_on_new_threads, run_one_piece}) {
+    test_callers(3, false, 2, 5, {parallel_for, nullptr});
+    test_repeats(3, 16, {parallel_for, nullptr});
   }
   test_one_run_for_each_context();
   for (int i = 0; i < 50; ++i) ThreadPool(3, true);  // never used
