@@ -14,9 +14,9 @@ struct HostPool {
   void* pool = nullptr;
 };
 
-// All that a job needs lies on its caller's stack, so that any number of runs may deal at once. A piece claims
-// chunks until none is left and waits for no other piece: it does not matter which threads run the pieces, in which
-// order, or how many at once.
+// All that a job needs lies on its caller's stack, so that any number of runs may deal at once. A piece
+// claims chunks until none is left and waits for no other piece: it does not matter which threads run the
+// pieces, in which order, or how many at once.
 class HostTeam : public Team {
  public:
   HostTeam(const HostPool& host, int threads) : host_(host), threads_(threads) {}

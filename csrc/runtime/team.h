@@ -1,5 +1,5 @@
-// What shares the pieces of one job after another: the threads of a pool of our own (workers.h), or those of the
-// program around us (host_team.h).
+// What shares the pieces of one job after another: the threads of a pool of our own (workers.h), or those of
+// the program around us (host_team.h).
 #pragma once
 
 #include <atomic>

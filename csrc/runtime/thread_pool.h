@@ -11,7 +11,8 @@
 
 namespace intact {
 
-// The pool of an engine: threads of its own, made on first use and again in a child of fork, or those of a host.
+// The pool of an engine: threads of its own, made on first use and again in a child of fork, or those of a
+// host.
 class ThreadPool {
  public:
   // `threads` includes the caller; `spin`: there are as many cores, so that idle threads may spin.
@@ -21,8 +22,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
-  // The threads, until the caller leaves; nullptr if another run has them, or there are none. A host's are never
-  // taken: it may have as many jobs at once as there are runs.
+  // The threads, until the caller leaves; nullptr if another run has them, or there are none. A host's are
+  // never taken: it may have as many jobs at once as there are runs.
   Team* try_take() { return try_take(threads_); }
   // The same, for so many threads.
   Team* try_take(int threads);

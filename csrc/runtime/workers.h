@@ -23,8 +23,8 @@ class Workers : public Team {
   bool try_take() { return !taken_.exchange(true, std::memory_order_acquire); }
   void leave() override { taken_.store(false, std::memory_order_release); }
 
-  // Sets the number of threads, the caller included, or as many as the system gives. Only the current owner may
-  // call it, and deal.
+  // Sets the number of threads, the caller included, or as many as the system gives. Only the current owner
+  // may call it, and deal.
   void grow_to(int threads);
 
   const long owner;  // process id
