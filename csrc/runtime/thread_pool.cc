@@ -85,7 +85,8 @@ void Workers::deal_job(Job job) {
 }
 
 // The store that opens chunks before and the load of asleep_ here are sequentially consistent, as are the
-// store and load of a thread that goes to sleep. So at least one of the two threads sees the store of the other.
+// store and load of a thread that goes to sleep. So at least one of the two threads sees the store of the
+// other.
 void Workers::ring() {
   if (!asleep_.load() || !asleep_.exchange(false)) return;
   bell_.fetch_add(1);

@@ -56,7 +56,7 @@ class CPlan:
         path: Of the library.
         plan: A file, or the bytes of one.
         threads: Of a run.
-        parallel_for: Runs pieces in place of the library's own threads: (piece, count), where piece(index) runs one.
+        parallel_for: Runs pieces in place of its own threads: (piece, count), where piece(index) runs one.
     """
 
     def __init__(
