@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -16,31 +17,48 @@ namespace intact::engine {
 // More axes than native steps walk (kMaxRank): parts of a plan that its host runs have as many as NumPy has.
 constexpr int kMostAxes = 64;
 
-struct Axes {
-  int rank = 0;
-  std::array<int64_t, kMostAxes> at;  // the first `rank` of them
+// A plan has hundreds of these for each set of sizes: few axes lie in place, so that they take no fresh pages.
+class Axes {
+ public:
+  int rank = 0;  // may be lowered; `resize` raises it
 
   Axes() {}
-  // Of few axes little is copied: a plan has hundreds of shapes.
   Axes(const Axes& other) { *this = other; }
   Axes& operator=(const Axes& other) {
-    rank = other.rank;
-    std::copy_n(other.at.begin(), rank, at.begin());
+    resize(other.rank);
+    std::copy_n(other.begin(), rank, data());
     return *this;
   }
   Axes(std::initializer_list<int64_t> values) {
     for (const int64_t v : values) push(v);
   }
-  void push(int64_t value) { at[static_cast<size_t>(rank++)] = value; }
-  int64_t& operator[](int i) { return at[static_cast<size_t>(i)]; }
-  int64_t operator[](int i) const { return at[static_cast<size_t>(i)]; }
-  const int64_t* begin() const { return at.data(); }
-  const int64_t* end() const { return at.data() + rank; }
-  int64_t last() const { return at[static_cast<size_t>(rank - 1)]; }
+  // Sets the number of axes; those that are added hold anything.
+  void resize(int count) {
+    if (count > kMaxRank && many_ == nullptr) {
+      many_ = std::make_unique<int64_t[]>(kMostAxes);
+      std::copy_n(few_.begin(), few_.size(), many_.get());
+    }
+    rank = count;
+  }
+  void push(int64_t value) {
+    resize(rank + 1);
+    data()[rank - 1] = value;
+  }
+  int64_t& operator[](int i) { return data()[i]; }
+  int64_t operator[](int i) const { return begin()[i]; }
+  const int64_t* begin() const { return many_ == nullptr ? few_.data() : many_.get(); }
+  const int64_t* end() const { return begin() + rank; }
+  int64_t last() const { return end()[-1]; }
   bool has(int64_t value) const { return std::find(begin(), end(), value) != end(); }
   bool operator==(const Axes& other) const {
     return rank == other.rank && std::equal(begin(), end(), other.begin());
   }
+
+ private:
+  int64_t* data() { return many_ == nullptr ? few_.data() : many_.get(); }
+
+  std::array<int64_t, kMaxRank> few_;
+  std::unique_ptr<int64_t[]> many_;  // kMostAxes of them; nullptr: few_ has all
 };
 
 using Shape = Axes;
@@ -62,7 +80,7 @@ inline int64_t product(std::span<const int64_t> sizes) {
 inline std::array<int64_t, kMaxRank> view_axes(const Axes& axes) {
   if (axes.rank > kMaxRank) throw std::invalid_argument("a view has more axes than steps walk");
   std::array<int64_t, kMaxRank> first{};
-  std::copy_n(axes.at.begin(), axes.rank, first.begin());
+  std::copy_n(axes.begin(), axes.rank, first.begin());
   return first;
 }
 inline Axes axes_of(const std::array<int64_t, kMaxRank>& axes, int rank) {

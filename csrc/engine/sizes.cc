@@ -31,7 +31,7 @@ void Sizes::bind(int tensor, const Shape& shape) {
 
 Shape Sizes::broadcast(int b, const Shape& x, const Shape& y) const {
   Shape made;
-  made.rank = std::max(x.rank, y.rank);
+  made.resize(std::max(x.rank, y.rank));
   for (int i = 1; i <= made.rank; ++i) {
     const int64_t m = i <= x.rank ? x[x.rank - i] : 1, n = i <= y.rank ? y[y.rank - i] : 1;
     if (m != n && m != 1 && n != 1) {

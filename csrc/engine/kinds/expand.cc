@@ -20,7 +20,7 @@ struct Expand final : PlanStep {
   Shape output_shape(const Sizes& sizes) const override {
     const Shape& from = sizes.of(x);
     Shape made;
-    made.rank = sizes.declared_rank(y);
+    made.resize(sizes.declared_rank(y));
     for (int i = 0; i < made.rank; ++i) {
       const int at = i - (made.rank - from.rank);
       made[i] = sizes.declared(y, i).value_or(at < 0 ? 1 : from[at]);
