@@ -282,6 +282,9 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("kernels", &kernel_names)
       .def_prop_ro("shapes", &shapes)
       .def(
+          "shape", [](const HostedBound& b, int tensor) { return tuple_of(b.bound.shape(tensor)); },
+          "tensor"_a)
+      .def(
           "place",
           [](const HostedBound& b, int tensor) {
             const engine::Place& place = b.bound.place(tensor);

@@ -3,7 +3,6 @@
 # the same numbers; a plan with another kind of step is refused by name.
 set(INTACT_KINDS "" CACHE FILEPATH "A list of kinds of steps, from intact build --emit-config; none: all")
 set(INTACT_ISA "" CACHE STRING "none, avx2, avxvnni, avx512, amx or neon: no kernels above it; none given: all")
-set(ENGINE_LEVEL -O2)
 if(NOT INTACT_KINDS AND NOT INTACT_ISA)
   return()
 endif()
@@ -83,10 +82,4 @@ if(INTACT_KINDS)
   string(REPLACE ";" "," BUILT "${BUILT}")
   set_property(SOURCE csrc/kernels/registry.cc APPEND PROPERTY
     COMPILE_DEFINITIONS INTACT_BUILT_FAMILIES="${BUILT}")
-endif()
-if(NOT MSVC)
-  set(ENGINE_LEVEL -Os)  # of what reads and binds plans: half the size, and no kernel
-  file(GLOB_RECURSE STEP_FILES csrc/steps/*.cc)
-  set_source_files_properties(${STEP_FILES} PROPERTIES COMPILE_OPTIONS -O2)  # a quarter smaller than by -O3
-  add_compile_options(-ffunction-sections -fdata-sections)  # the linker leaves out what nobody calls
 endif()

@@ -5,6 +5,7 @@ string(REGEX REPLACE ".*\"(.+)\".*" "\\1" INTACT_VERSION "${VERSION_LINE}")
 file(GLOB ENGINE CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" csrc/engine/*.cc csrc/engine/kinds/*.cc)
 set(INTERFACE csrc/engine/interface.cc)  # the module for Python exports none of it
 list(REMOVE_ITEM ENGINE ${INTERFACE})
+set(BINDING_FILES binding bound dims layout memory micro_batches sizes)
 add_library(intact_engine OBJECT ${ENGINE})
 target_include_directories(intact_engine PUBLIC csrc include)
 target_compile_definitions(intact_engine PRIVATE INTACT_BUILD INTACT_VERSION="${INTACT_VERSION}")
@@ -13,7 +14,10 @@ set_target_properties(intact_engine PROPERTIES
 if(MSVC)
   target_compile_options(intact_engine PRIVATE /fp:precise /W3)
 else()
-  target_compile_options(intact_engine PRIVATE ${ENGINE_LEVEL} -ffp-contract=off -fno-math-errno -Wall -Wextra)
+  target_compile_options(intact_engine PRIVATE -Os -ffp-contract=off -fno-math-errno -Wall -Wextra)
+  # What a new set of sizes runs through. All else reads plans once: half the size.
+  list(TRANSFORM BINDING_FILES REPLACE "(.+)" "csrc/engine/\\1.cc")
+  set_source_files_properties(${BINDING_FILES} PROPERTIES COMPILE_OPTIONS -O2)
 endif()
 target_compile_options(intact_engine PRIVATE ${SANITIZE} ${COVERAGE})
 

@@ -29,10 +29,14 @@ class Executable(Protocol):
 
     Attributes:
         shapes: Of every tensor.
+        output_shapes: Of the outputs at least: a run needs no others.
     """
 
     @property
     def shapes(self) -> Mapping[str, Shape]: ...
+
+    @property
+    def output_shapes(self) -> Mapping[str, Shape]: ...
 
     def run(self, inputs: Arrays, outputs: Arrays) -> None:
         """Run once: dense arrays of the inputs, and dense arrays that receive the outputs. Codes are int8 or

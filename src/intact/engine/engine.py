@@ -323,7 +323,7 @@ class Engine:
         _check_names(out, self.plan.outputs, "output")
         outputs = {}
         for port in self.outputs:
-            shape = executable.shapes[port.name]
+            shape = executable.output_shapes[port.name]
             array = out.get(port.name)
             fresh = array is None
             outputs[port.name] = (

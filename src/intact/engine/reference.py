@@ -133,6 +133,11 @@ class ReferenceExecutable:
     plan: Plan
     shapes: dict[str, Shape]
 
+    @property
+    def output_shapes(self) -> dict[str, Shape]:
+        """Of every tensor, outputs among them."""
+        return self.shapes
+
     def run(self, inputs: Arrays, outputs: Arrays) -> None:
         """Evaluate once."""
         tensors = evaluate(self.plan, inputs)

@@ -231,6 +231,7 @@ class HostedBound:
     times: list[int]
     kernels: list[str]
     shapes: list[tuple[int, ...]]
+    def shape(self, tensor: int) -> tuple[int, ...]: ...
     def place(self, tensor: int) -> tuple[int, int, tuple[int, ...]]: ...
 
 class EpilogueSpec:

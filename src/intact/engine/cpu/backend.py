@@ -169,6 +169,11 @@ class CpuExecutable:
         """Of every tensor."""
         return self.bound.shapes
 
+    @cached_property
+    def output_shapes(self) -> Mapping[str, Shape]:
+        """Of the outputs."""
+        return {name: self.bound.shape(name) for name in self.plan.outputs}
+
     @property
     def nbytes(self) -> int:
         """Bytes that it holds: memory of a run, what was worked out for these sizes, and the steps."""

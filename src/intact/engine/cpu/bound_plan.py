@@ -154,6 +154,10 @@ class Bound:
         outputs = dict(zip(native.output_blocks, ((False, name) for name in plan.outputs), strict=True))
         return {**inputs, **outputs}
 
+    def shape(self, name: str) -> Shape:
+        """Return the shape of a tensor."""
+        return self._native.shape(self._numbers[name])
+
     def place(self, name: str) -> Place:
         """Return where a tensor lies."""
         return Place(*self._native.place(self._numbers[name]))

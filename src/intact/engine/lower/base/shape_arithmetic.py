@@ -28,9 +28,22 @@ def nodes_of_sizes(builder: PlanBuilder) -> frozenset[Node]:
                 nodes[node] = None
             continue
         read = [value for value in node.inputs if value is not None and value not in builder.constants]
+        if _expands_constant(builder, node):
+            continue
         if read and all(value.producer() in nodes for value in read) and not ops.subgraphs(node):
             nodes[node] = None
     return frozenset(nodes)
+
+
+def _expands_constant(builder: PlanBuilder, node: Node) -> bool:
+    """Whether a node is an Expand of constant reals to known sizes: a step of its own, without ONNX Runtime."""
+    made = node.outputs[0]
+    if not is_op(node, "Expand") or node.inputs[0] not in builder.constants or made.dtype.name != "FLOAT":
+        return False
+    try:
+        return all(map(builder.is_told, dims_of(made)))
+    except NoMatch:
+        return False
 
 
 def sizes_of(builder: PlanBuilder, node: Node) -> tuple[Dim, ...] | None:
