@@ -6,6 +6,7 @@ set(INTACT_ISA "" CACHE STRING "none, avx2, avxvnni, avx512, amx or neon: no ker
 if(NOT INTACT_KINDS AND NOT INTACT_ISA)
   return()
 endif()
+set(SMALL ON)  # few bytes go before a few microseconds for new sizes
 if(INTACT_PYTHON)
   message(FATAL_ERROR "INTACT_KINDS and INTACT_ISA are for the C library alone: add -DINTACT_PYTHON=OFF")
 endif()

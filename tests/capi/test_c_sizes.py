@@ -11,6 +11,7 @@ from tests.engine.conftest import Qdq
 
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
+from intact.engine.reference import evaluate
 
 KEPT_BYTES = 2**26
 """As include/intact.h says."""
@@ -73,3 +74,21 @@ def test_a_refused_size_leaves_the_kept_ones(c_plan: CPlan, engine: Engine) -> N
         c_plan.prepare([(1, 3, 8, 9)])
     assert c_plan.workspace == 0, "it is ready for nothing"
     assert_same(c_plan, engine, 1, 8)
+
+
+def test_a_constant_that_is_expanded_to_free_sizes_needs_no_onnx_runtime(
+    c_library: Path, tmp_path: Path
+) -> None:
+    """Embeddings of places in many text models: of ONNX Runtime's parts, the C library refuses all."""
+    net = Qdq()
+    x = net.input("x", ("batch", "words", 6))
+    places = net.constant(net.rng.standard_normal((1, 1, 6)).astype(np.float32))
+    wide = net.node("Expand", places, net.node("Shape", x))
+    plan = lower(net.proto(net.node("Add", x, wide)))
+    assert [step.kind for step in plan.steps].count("shape_arithmetic") == 0
+    Engine(plan, threads=1).save(tmp_path / "plan")
+    opened = CPlan(c_library, tmp_path / "plan")
+    for batch, words in [(1, 3), (4, 7), (0, 2), (1, 3)]:
+        feeds = {"x": net.rng.standard_normal((batch, words, 6)).astype(np.float32)}
+        ((name, got),) = opened.run(feeds).items()
+        np.testing.assert_array_equal(got, evaluate(plan, feeds)[name])
