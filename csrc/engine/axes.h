@@ -17,7 +17,8 @@ namespace intact::engine {
 // More axes than native steps walk (kMaxRank): parts of a plan that its host runs have as many as NumPy has.
 constexpr int kMostAxes = 64;
 
-// A plan has hundreds of these for each set of sizes: few axes lie in place, so that they take no fresh pages.
+// A plan has hundreds of these for each set of sizes: few axes lie in place, so that they take no fresh
+// pages.
 class Axes {
  public:
   int rank = 0;  // may be lowered; `resize` raises it

@@ -265,7 +265,8 @@ Bound::Bound(const Target& target, Sizes sizes, FloatPorts floats)
 void Bound::prepare_run(const std::shared_ptr<Workspace>& workspace) {
   if (context_ != nullptr) return context_->attach();
   context_ = std::make_unique<Context>(program_, target_.pool, workspace);
-  if (Team* const team = target_.pool.try_take()) team->leave();  // threads begin here, not in a run
+  if (Executor* const executor = target_.pool.try_take())
+    executor->leave();  // threads begin here, not in a run
 }
 
 void Bound::run(const void* const* inputs, void* const* outputs, const std::atomic<bool>& cancelled,

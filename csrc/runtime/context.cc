@@ -20,10 +20,10 @@ double now() {
 
 // Leaves the thread pool when the scope ends, also by an exception.
 struct Held {
-  Team* team;
+  Executor* executor;
   std::atomic<bool>& running;
   ~Held() {
-    if (team != nullptr) team->leave();
+    if (executor != nullptr) executor->leave();
     running.store(false, std::memory_order_release);
   }
 };
@@ -110,23 +110,23 @@ size_t Context::run(size_t begin, size_t end, double* seconds, const std::atomic
     refuse("another run uses this context");
   }
   Held held{nullptr, running_};
-  held.team = thread_pool_.try_take();
+  held.executor = thread_pool_.try_take();
   const ScopedFpEnv env;
   failed_.store(false, std::memory_order_relaxed);
   cancelled_ = cancelled;
   for (size_t i = begin; i < end;) {
     if (is_cancelled()) return i;
     if (const Repeat* repeat = program_.repeat_from(i)) {
-      run_repeat(*repeat, held.team, seconds);
+      run_repeat(*repeat, held.executor, seconds);
       if (is_cancelled() || failed()) return i;  // which of its steps ran is not known
       i = repeat->end;
       continue;
     }
     const double start = seconds == nullptr ? 0 : now();
     if (checker_ == nullptr) {
-      run_step(i, held.team);
+      run_step(i, held.executor);
     } else {
-      checker_->run(i, blocks_.data(), [&] { run_step(i, held.team); });
+      checker_->run(i, blocks_.data(), [&] { run_step(i, held.executor); });
     }
     if (seconds != nullptr) seconds[i] = now() - start;
     if (failed()) return i;
@@ -135,12 +135,12 @@ size_t Context::run(size_t begin, size_t end, double* seconds, const std::atomic
   return end;
 }
 
-void Context::run_step(size_t i, Team* team) {
+void Context::run_step(size_t i, Executor* executor) {
   const Step& step = *program_.steps()[i];
   const Memory memory(blocks_.data(), program_.ahead(i), &failed_);
   const size_t items = step.items();
-  if (team != nullptr && items > 1) {
-    team->deal(items, [&](size_t first, size_t last, int seat) {
+  if (executor != nullptr && items > 1) {
+    executor->deal(items, [&](size_t first, size_t last, int seat) {
       step.run(memory, first, last, workspace_->scratch() + program_.scratch() * static_cast<size_t>(seat));
     });
   } else if (items > 0) {
@@ -148,7 +148,7 @@ void Context::run_step(size_t i, Team* team) {
   }
 }
 
-void Context::run_repeat(const Repeat& repeat, Team* team, double* seconds) {
+void Context::run_repeat(const Repeat& repeat, Executor* executor, double* seconds) {
   for (Seat& seat : seats_) {
     std::copy(blocks_.begin(), blocks_.end(), seat.blocks.begin());
     std::fill(seat.seconds.begin(), seat.seconds.end(), 0.0);
@@ -159,10 +159,10 @@ void Context::run_repeat(const Repeat& repeat, Team* team, double* seconds) {
     }
   };
   const double start = seconds == nullptr ? 0 : now();
-  if (team == nullptr || checker_ != nullptr) {
+  if (executor == nullptr || checker_ != nullptr) {
     run_times(0, repeat.times, 0);
   } else {
-    team->deal(repeat.times, run_times);
+    executor->deal(repeat.times, run_times);
   }
   if (seconds == nullptr) return;
   const double whole = now() - start;

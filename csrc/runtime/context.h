@@ -68,8 +68,8 @@ class Context {
     std::vector<double> seconds;  // one per step of the program
   };
 
-  void run_step(size_t step, Team* team);
-  void run_repeat(const Repeat& repeat, Team* team, double* seconds);
+  void run_step(size_t step, Executor* executor);
+  void run_repeat(const Repeat& repeat, Executor* executor, double* seconds);
   void run_once(const Repeat& repeat, size_t time, size_t seat, bool timed);
   bool is_cancelled() const { return cancelled_ != nullptr && cancelled_->load(std::memory_order_relaxed); }
   void check_range(size_t begin, size_t end) const;

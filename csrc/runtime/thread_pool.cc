@@ -122,7 +122,7 @@ void Workers::wait_for_done(uint32_t count) {
 
 ThreadPool::ThreadPool(int threads, bool spin, const HostPool& host)
     : threads_(threads < 1 ? 1 : threads), spin_(spin) {
-  if (host.parallel_for != nullptr) host_team_.emplace(host, threads_);
+  if (host.parallel_for != nullptr) host_executor_.emplace(host, threads_);
 }
 
 ThreadPool::~ThreadPool() {
@@ -130,9 +130,9 @@ ThreadPool::~ThreadPool() {
   if (workers != nullptr && workers->owner == process_id()) delete workers;
 }
 
-Team* ThreadPool::try_take(int threads) {
+Executor* ThreadPool::try_take(int threads) {
   if (threads < 2) return nullptr;
-  if (host_team_) return &*host_team_;
+  if (host_executor_) return &*host_executor_;
   Workers* found = workers_.load();
   while (found == nullptr || found->owner != process_id()) {
     auto fresh = std::make_unique<Workers>(spin_);

@@ -6,7 +6,7 @@
 #include <exception>
 #include <optional>
 
-#include "runtime/host_team.h"
+#include "runtime/host_executor.h"
 #include "runtime/workers.h"
 
 namespace intact {
@@ -24,14 +24,14 @@ class ThreadPool {
   int threads() const { return threads_; }
   // The threads, until the caller leaves; nullptr if another run has them, or there are none. A host's are
   // never taken: it may have as many jobs at once as there are runs.
-  Team* try_take() { return try_take(threads_); }
+  Executor* try_take() { return try_take(threads_); }
   // The same, for so many threads.
-  Team* try_take(int threads);
+  Executor* try_take(int threads);
 
  private:
   const int threads_;
   const bool spin_;
-  std::optional<HostTeam> host_team_;
+  std::optional<HostExecutor> host_executor_;
   std::atomic<Workers*> workers_{nullptr};
 };
 
@@ -60,12 +60,12 @@ void parallel_for(size_t n, size_t grain, int threads, const Body& body) {
       }
     }
   };
-  Team* const team = parts < 2 ? nullptr : shared_pool().try_take(static_cast<int>(parts));
-  if (team == nullptr) {
+  Executor* const executor = parts < 2 ? nullptr : shared_pool().try_take(static_cast<int>(parts));
+  if (executor == nullptr) {
     work(0, parts, 0);
   } else {
-    team->deal(parts, work);
-    team->leave();
+    executor->deal(parts, work);
+    executor->leave();
   }
   if (error) std::rethrow_exception(error);
 }

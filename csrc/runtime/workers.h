@@ -7,13 +7,13 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/team.h"
+#include "runtime/executor.h"
 
 namespace intact {
 
 // The threads, for one caller at a time. A child of fork never destroys them, because they do not exist
 // there.
-class Workers : public Team {
+class Workers : public Executor {
  public:
   explicit Workers(bool spin);
   ~Workers() override;

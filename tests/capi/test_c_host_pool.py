@@ -68,7 +68,7 @@ def same(got, want):
 def test_random_graphs_have_the_bits_of_the_librarys_own_threads(host, c_library, tmp_path):
     calls = []
 
-    def counted(piece, count):
+    def count_and_run(piece, count):
         calls.append(count)
         host(piece, count)
 
@@ -80,7 +80,7 @@ def test_random_graphs_have_the_bits_of_the_librarys_own_threads(host, c_library
         except CError as error:
             assert error.status == UNSUPPORTED
             continue
-        hosted = CPlan(c_library, tmp_path / "plan", THREADS, counted)
+        hosted = CPlan(c_library, tmp_path / "plan", THREADS, count_and_run)
         for sizes in case.sizes:
             feeds = inputs(case.proto, sizes, "random", np.random.default_rng(seed))
             try:
@@ -152,14 +152,14 @@ def test_runs_within_pieces_of_other_runs_end(c_library, conv_plan):
     path, feeds = conv_plan
     want, depth, inner = CPlan(c_library, path, 1).run(feeds), [], []
 
-    def nested(piece, count):
+    def run_another_first(piece, count):
         if len(depth) < 3:
             depth.append(count)
             inner.append(sessions[len(depth)].run(feeds))
             depth.pop()
         backwards(piece, count)
 
-    hosted = CPlan(c_library, path, THREADS, nested)
+    hosted = CPlan(c_library, path, THREADS, run_another_first)
     sessions = [hosted.session() for _ in range(4)]
     assert same(sessions[0].run(feeds), want)
     assert len(inner) >= 3 and all(same(got, want) for got in inner)
@@ -215,6 +215,6 @@ def test_options_of_an_older_header_are_taken_and_odd_sizes_are_not(c_library, c
 
 def test_one_thread_asks_no_host(c_library, conv_plan):
     path, feeds = conv_plan
-    asked = []
-    CPlan(c_library, path, 1, lambda piece, count: asked.append(count)).run(feeds)
-    assert not asked
+    calls = []
+    CPlan(c_library, path, 1, lambda piece, count: calls.append(count)).run(feeds)
+    assert not calls

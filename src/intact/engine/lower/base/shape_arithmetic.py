@@ -36,12 +36,13 @@ def nodes_of_sizes(builder: PlanBuilder) -> frozenset[Node]:
 
 
 def _expands_constant(builder: PlanBuilder, node: Node) -> bool:
-    """Whether a node is an Expand of constant reals to known sizes: a step of its own, without ONNX Runtime."""
-    made = node.outputs[0]
-    if not is_op(node, "Expand") or node.inputs[0] not in builder.constants or made.dtype.name != "FLOAT":
+    """Tell an Expand of constant reals to known sizes, which is a step of its own without ONNX Runtime."""
+    output = node.outputs[0]
+    is_real = output.dtype is not None and output.dtype.name == "FLOAT"
+    if not is_op(node, "Expand") or node.inputs[0] not in builder.constants or not is_real:
         return False
     try:
-        return all(map(builder.is_told, dims_of(made)))
+        return all(map(builder.is_told, dims_of(output)))
     except NoMatch:
         return False
 

@@ -1,4 +1,4 @@
-#include "runtime/host_team.h"
+#include "runtime/host_executor.h"
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ void run_piece(void* job, int32_t index) {
 
 }  // namespace
 
-void HostTeam::deal_job(Job job) {
+void HostExecutor::deal_job(Job job) {
   job.chunks = chunks_of(job.items, static_cast<size_t>(threads_));
   Pieces pieces;
   pieces.count = static_cast<int32_t>(std::min(job.chunks, static_cast<size_t>(threads_)));

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "runtime/team.h"
+#include "runtime/executor.h"
 
 namespace intact {
 
@@ -17,9 +17,9 @@ struct HostPool {
 // All that a job needs lies on its caller's stack, so that any number of runs may deal at once. A piece
 // claims chunks until none is left and waits for no other piece: it does not matter which threads run the
 // pieces, in which order, or how many at once.
-class HostTeam : public Team {
+class HostExecutor : public Executor {
  public:
-  HostTeam(const HostPool& host, int threads) : host_(host), threads_(threads) {}
+  HostExecutor(const HostPool& host, int threads) : host_(host), threads_(threads) {}
   void leave() override {}
 
  private:

@@ -1,5 +1,5 @@
 // What shares the pieces of one job after another: the threads of a pool of our own (workers.h), or those of
-// the program around us (host_team.h).
+// the program around us (host_executor.h).
 #pragma once
 
 #include <atomic>
@@ -32,9 +32,9 @@ class Chunks {
   alignas(64) std::atomic<uint64_t> open_{0};
 };
 
-class Team {
+class Executor {
  public:
-  virtual ~Team() = default;
+  virtual ~Executor() = default;
 
   // Calls body(begin, end, seat) on disjoint pieces that cover [0, items), on the caller and other threads.
   // Pieces that run at once have different seats, which are less than the number of threads. Returns when all

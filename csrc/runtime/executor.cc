@@ -1,4 +1,4 @@
-#include "runtime/team.h"
+#include "runtime/executor.h"
 
 #include "runtime/dealing.h"
 
