@@ -86,7 +86,7 @@ def tensors():
     above, below = split_codes("uint16", 2.0**-12, 30000)
     declared += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
     declared += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
-    declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6)]
+    declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6), floats("bg", 3, 8)]
     declared += [floats("ro", 1, 3, 8), floats("at", 1, 3, 8), *(floats(n, 1, 2, 3, 4) for n in ("ck", "cv"))]
     return declared
 
@@ -98,6 +98,15 @@ def attention_steps():
         s.CachedAttention(
             "attend", (), "ro", "se", "se", "one_last", "at", "ck", "cv", 2, 2, 0.5, softcap=3.0, window=2
         ),
+    )
+
+
+def block_steps():
+    """Steps with weights in blocks."""
+    return (
+        s.DynamicQuantize("ranges", (), "ch", "dq", "dqs", block=8),
+        s.BlockGather("rows", ("Gather1",), "zero", "bg", "wb", "wbs", 8, 4, 8),
+        s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
     )
 
 
@@ -152,9 +161,8 @@ def example():
         s.StackPlanes("planes", (), "q", "st", 1, 2, pads=(1, 0), rows=False),
         s.GridSample("grid", (), "x", "grid", "gs", padding="border"),
         s.Expand("expand", (), "me", "ex"),
-        s.DynamicQuantize("ranges", (), "ch", "dq", "dqs", block=8),
-        s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
         *attention_steps(),
+        *block_steps(),
         s.ShapeArithmetic("sizes", ("Shape1",), ("n",), (("batch", '=["*","batch",8]'),), ("n",)),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),

@@ -26,7 +26,7 @@ FILES_BY_KIND: dict[str, set[str]] = {
 }
 """Folder -> the kinds that have no file of their name in it or below."""
 
-OF_MANY_OPERATORS = {"binary", "elementwise", "fold", "function", "pool", "reduce"}
+OF_MANY_OPERATORS = {"binary", "block_gather", "elementwise", "fold", "function", "pool", "reduce"}
 """Kinds whose rules serve many operators, beside those that an operator has of its own."""
 
 

@@ -1,9 +1,8 @@
 // Codes x [..., in] times weights in blocks along `in` (N69): rows as products read them, then products.
 #include "steps/block_linear.h"
 
-#include "engine/checker.h"
-#include "engine/fields.h"
 #include "engine/kinds.h"
+#include "engine/kinds/block_constants.h"
 #include "engine/kinds/views.h"
 #include "engine/sizes.h"
 
@@ -17,28 +16,14 @@ struct BlockLinear final : PlanStep {
         x_scales(f.operand("x_scales")),
         x_zero_points(f.operand("x_zero_points", true)),
         y(f.writes("y")),
-        weight(f.constant("weight", Type::u8, 2)),
-        scales(f.constant("scales", Type::f32, 2)),
-        zero_points(f.constant("zero_points", Type::u8, 2, true)),
-        minima(f.constant("minima", Type::f32, 2, true)),
+        w(f),
         bias(f.constant("bias", Type::f32, 1, true)),
-        inputs(f.integer("inputs")),
-        bits(f.integer("bits")),
-        block(f.integer("block")),
         x_block(f.integer("x_block")) {}
 
   void check(const Checker& checker) const override {
-    const Shape &codes = checker.sizes(weight), &ranges = checker.sizes(scales);
-    const int64_t most = int64_t{1} << 24;
-    checker.that(2 <= bits && bits <= 8, "codes of 2 to 8 bits");
-    checker.that(0 < inputs && inputs <= most && 0 < block && 0 < x_block, "blocks of elements");
-    checker.that(0 < codes[0] && codes[0] <= most && codes[1] == (inputs * bits + 7) / 8,
-                 "a row of packed codes for each output");
-    checker.that(ranges[0] == codes[0] && ranges[1] == (inputs - 1) / block + 1, "a scale for each block");
-    for (const int value : {zero_points, minima}) {
-      checker.that(value == kNoValue || checker.sizes(value) == ranges, "as many offsets as scales");
-    }
-    checker.that(bias == kNoValue || checker.sizes(bias)[0] == codes[0],
+    w.check(checker);
+    checker.that(x_block > 0, "blocks of elements");
+    checker.that(bias == kNoValue || checker.sizes(bias)[0] == checker.sizes(w.weight)[0],
                  "one number of a bias for each output");
     checker.one_rank(x, y);
     checker.floats(y, x_scales);
@@ -52,7 +37,7 @@ struct BlockLinear final : PlanStep {
     checker.that(x_zero_points == kNoValue || (!is_signed && checker.is(x_zero_points, Type::u8)),
                  "zero points of uint8");
     try {
-      BlockCut(inputs, x_block, block);
+      BlockCut(w.inputs, x_block, w.block);
     } catch (const std::invalid_argument&) {
       checker.that(false,
                    "blocks of one side that are parts of the other's, of 8 elements or multiples, "
@@ -62,22 +47,22 @@ struct BlockLinear final : PlanStep {
 
   Shape output_shape(const Sizes& sizes) const override {
     Shape made = sizes.of(x);
-    if (made.last() != inputs)
-      sizes.mismatch(x, std::to_string(made.last()) + " columns", std::to_string(inputs));
+    if (made.last() != w.inputs)
+      sizes.mismatch(x, std::to_string(made.last()) + " columns", std::to_string(w.inputs));
     for (const int value : {x_scales, x_zero_points}) {
       if (value == kNoValue) continue;
       const Shape& ranges = sizes.of(value);
       Shape expected = made;
-      if (ranges.rank > 0) expected[expected.rank - 1] = (inputs - 1) / x_block + 1;
+      if (ranges.rank > 0) expected[expected.rank - 1] = (w.inputs - 1) / x_block + 1;
       if (ranges.rank > 0 && !(ranges == expected))
         sizes.mismatch(value, "other sizes", "a range for each block");
     }
-    made[made.rank - 1] = sizes.of(weight)[0];
+    made[made.rank - 1] = sizes.of(w.weight)[0];
     return made;
   }
 
   void bind(Binding& binding) const override {
-    const BlockCut cut(inputs, x_block, block);
+    const BlockCut cut(w.inputs, x_block, w.block);
     const View from = rows_read(binding, x);
     const int64_t rows = from.sizes[0];
     const BlockGemmOps* const many = binding.kernels.block_gemm;
@@ -121,22 +106,22 @@ struct BlockLinear final : PlanStep {
 
   BlockLinearSpec weights(Binding& binding, const BlockCut& cut, bool has_zeros) const {
     Arrays& arrays = binding.plan.arrays;
-    const int64_t n = binding.shape(weight)[0];
+    const int64_t n = binding.shape(w.weight)[0];
     BlockLinearSpec spec{};
-    spec.bits = packed_bits(static_cast<int>(bits));
-    const Bytes packed = arrays.packed(binding.plan.constant(weight), "block_codes", [&](const Bytes& b) {
-      return pack_block_codes(b.bytes, n, inputs, static_cast<int>(bits));
+    spec.bits = packed_bits(static_cast<int>(w.bits));
+    const Bytes packed = arrays.packed(binding.plan.constant(w.weight), "block_codes", [&](const Bytes& b) {
+      return pack_block_codes(b.bytes, n, w.inputs, static_cast<int>(w.bits));
     });
     spec.weight = vector(binding, packed, Type::u8);
-    spec.scales = values<float>(binding, scales, n, Type::f32);
-    if (zero_points != kNoValue) {
-      spec.zeros = values<uint8_t>(binding, zero_points, n, Type::u8);
-    } else if (packed_bits(static_cast<int>(bits)) != bits) {
+    spec.scales = values<float>(binding, w.scales, n, Type::f32);
+    if (w.zero_points != kNoValue) {
+      spec.zeros = values<uint8_t>(binding, w.zero_points, n, Type::u8);
+    } else if (packed_bits(static_cast<int>(w.bits)) != w.bits) {
       // Half of the range of codes that have fewer bits than their panels.
-      const std::vector<uint8_t> middles(spec.scales.sizes[0], static_cast<uint8_t>(1 << (bits - 1)));
+      const std::vector<uint8_t> middles(spec.scales.sizes[0], static_cast<uint8_t>(1 << (w.bits - 1)));
       spec.zeros = binding.hold(middles, Type::u8, {spec.scales.sizes[0]});
     }
-    if (minima != kNoValue) spec.minima = values<float>(binding, minima, n, Type::f32);
+    if (w.minima != kNoValue) spec.minima = values<float>(binding, w.minima, n, Type::f32);
     if (bias != kNoValue) spec.bias = values<float>(binding, bias, n, Type::f32);
     if (has_zeros) {
       const std::vector<int32_t> sums = sum_block_codes(packed.bytes, n, spec.bits, cut);
@@ -162,8 +147,10 @@ struct BlockLinear final : PlanStep {
     return vector(binding, packed, type);
   }
 
-  int x, x_scales, x_zero_points, y, weight, scales, zero_points, minima, bias;
-  int64_t inputs, bits, block, x_block;
+  int x, x_scales, x_zero_points, y;
+  BlockConstants w;
+  int bias;
+  int64_t x_block;
 };
 
 }  // namespace

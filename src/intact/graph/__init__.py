@@ -64,6 +64,7 @@ from intact.graph.opset.downgrade import (
 from intact.graph.opset.upgrade import upgrade_opset
 from intact.graph.pipelines import normalize
 from intact.graph.qdq.batchnorm import BATCHNORM as fold_batchnorm
+from intact.graph.qdq.block_tables import BlockTable, read_block_table
 from intact.graph.qdq.block_weights import find_block_weights, read_block_weight
 from intact.graph.qdq.dynamic_layers import DYNAMIC as float_dynamic
 from intact.graph.qdq.dynamic_layers import has_stored_codes, is_dynamic
@@ -87,6 +88,7 @@ from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, 
 from intact.graph.rewrites.widen_float16 import widen_float16
 
 __all__ = [
+    "BlockTable",
     "BoundInputs",
     "Branch",
     "Composer",
@@ -177,6 +179,7 @@ __all__ = [
     "cache_limitation",
     "upgrade_opset",
     "raw_weights",
+    "read_block_table",
     "read_block_weight",
     "read_model",
     "forget_doubtful_names",

@@ -15,6 +15,7 @@ from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
 from intact.engine.steps import (
     STRING,
+    BlockGather,
     CachedAttention,
     ChosenLinear,
     Gather,
@@ -102,12 +103,13 @@ def _refuse(plan: Plan, step: Step | None, at: Memory) -> None:
         step.check_positions(lambda name: read(name).shape, read(step.last), f"{kind} '{step.last}'")
         return
     assert isinstance(step, _BY_INDEX), "nothing else fails"
-    x, index = (read(name) for name in (step.x, step.index))
+    table = step.weight if isinstance(step, BlockGather) else step.x
+    x, index = (read(name) for name in (table, step.index))
     kind = "input" if step.index in plan.inputs else "tensor"
     step.check_index(index, x.shape, f"{kind} '{step.index}'")
 
 
-_BY_INDEX = (ChosenLinear, Gather, GatherElements, GatherRows, ScatterElements, ScatterRows)
+_BY_INDEX = (BlockGather, ChosenLinear, Gather, GatherElements, GatherRows, ScatterElements, ScatterRows)
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[Any]:

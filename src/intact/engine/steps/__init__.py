@@ -33,6 +33,7 @@ from intact.engine.steps.elements.rescale import Rescale
 from intact.engine.steps.elements.rotary import Rotary
 from intact.engine.steps.elements.split_quantize import SplitQuantize
 from intact.engine.steps.elements.table import Table
+from intact.engine.steps.moves.block_gather import BlockGather
 from intact.engine.steps.moves.concat import Concat
 from intact.engine.steps.moves.expand import Expand
 from intact.engine.steps.moves.gather import Gather
@@ -73,9 +74,9 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 """Every kind of step, by the name that plan files have for it."""
 
 __all__ = [
-    "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockLinear", "CachedAttention", "Call", "ChosenLinear",
-    "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum", "Dequantize", "Dim", "DynamicQuantize",
-    "Elementwise", "Epilogue", "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv",
+    "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockGather", "BlockLinear", "CachedAttention", "Call",
+    "ChosenLinear", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum", "Dequantize", "Dim",
+    "DynamicQuantize", "Elementwise", "Epilogue", "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv",
     "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather", "GatherElements",
     "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize",
     "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "Rotary",

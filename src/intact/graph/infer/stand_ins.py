@@ -30,7 +30,7 @@ def infer_with_stand_ins(
         (graph, node, len(graph.value_info))
         for graph in proto_graphs(skeleton)
         for node in graph.node
-        if node.input and node.output and (len(node.output) == 1 or _is_attention(node))
+        if node.input and node.output and (len(node.output) == 1 or node.op_type == "GroupQueryAttention")
     ]
     replaced = [(graph, node, count) for graph, node, count in nodes if _replace(graph, node, originals)]
     if not replaced:
@@ -63,51 +63,79 @@ def _type_of(graph: onnx.GraphProto, name: str) -> int:
     return int(onnx.TensorProto.FLOAT)
 
 
+def _shape_of(graph: onnx.GraphProto, name: str) -> list[int] | None:
+    """Return the sizes of a value that the graph declares; -1: one is not known, None: none is."""
+    for tensor in graph.initializer:
+        if tensor.name == name:
+            return list(tensor.dims)
+    for info in (*graph.input, *graph.value_info):
+        if info.name == name and info.type.tensor_type.HasField("shape"):
+            dims = info.type.tensor_type.shape.dim
+            return [d.dim_value if d.HasField("dim_value") else -1 for d in dims]
+    return None
+
+
 def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, originals: dict[str, onnx.NodeProto]) -> bool:
     """Put a stand-in in place of `node`, and `node` into `originals`, where it needs one."""
-    is_product = node.op_type == "MatMulNBits" and node.domain == MICROSOFT
-    is_attention = _is_attention(node)
-    if not (is_product or is_attention) and (node.op_type not in _LIKE_FIRST or node.domain):
+    if node.domain == MICROSOFT and node.op_type in _OF_RUNTIME:
+        stand_in = _OF_RUNTIME[node.op_type](graph, node)
+    elif node.op_type in _LIKE_FIRST and not node.domain:
+        stand_in = helper.make_node("Identity", node.input[:1], list(node.output), name=node.name)
+    else:
+        stand_in = None
+    if stand_in is None:
         return False
     original = onnx.NodeProto()
     original.CopyFrom(node)
-    if is_product or (is_attention and not (len(node.input) > 1 and node.input[1])):
-        shape = _matrix_of_product(node) if is_product else _matrix_of_packed_attention(graph, node)
-        if shape is None:
-            return False
-        matrix = f"{node.output[0]}.intact.matrix"
-        dtype = _type_of(graph, node.input[2 if is_product else 0])
-        graph.value_info.append(helper.make_tensor_value_info(matrix, dtype, shape))
-        stand_in = helper.make_node("MatMul", [node.input[0], matrix], node.output[:1], name=node.name)
-    else:
-        stand_in = helper.make_node("Identity", node.input[:1], node.output[:1], name=node.name)
     originals[node.output[0]] = original
     node.CopyFrom(stand_in)
     return True
 
 
-def _is_attention(node: onnx.NodeProto) -> bool:
-    return node.op_type == "GroupQueryAttention" and node.domain == MICROSOFT
-
-
-def _matrix_of_product(node: onnx.NodeProto) -> list[int] | None:
-    """Return the sizes of a MatMulNBits' matrix."""
+def _product(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Return a MatMul in the place of a MatMulNBits."""
     sizes = {attribute.name: attribute.i for attribute in node.attribute}
-    fits = min(sizes.get("K", 0), sizes.get("N", 0)) >= 1 and len(node.input) >= 3
-    return [sizes["K"], sizes["N"]] if fits else None
+    if min(sizes.get("K", 0), sizes.get("N", 0)) < 1 or len(node.input) < 3:
+        return None
+    matrix = _declare(graph, node, [sizes["K"], sizes["N"]])
+    return helper.make_node("MatMul", [node.input[0], matrix], list(node.output), name=node.name)
 
 
-def _matrix_of_packed_attention(graph: onnx.GraphProto, node: onnx.NodeProto) -> list[int] | None:
-    """Return the sizes of a matrix that makes an attention's output of its packed input.
+def _gather(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Return a Gather in the place of a GatherBlockQuantized; uint8 codes are packed along the last axis."""
+    shape = _shape_of(graph, node.input[0]) if len(node.input) > 2 else None
+    numbers = {attribute.name: attribute.i for attribute in node.attribute}
+    if not shape or min(shape) < 0:
+        return None
+    if _type_of(graph, node.input[0]) == onnx.TensorProto.UINT8:
+        shape[-1] *= 8 // max(1, min(8, numbers.get("bits", 4)))
+    table, axis = _declare(graph, node, shape), numbers.get("gather_axis", 0)
+    return helper.make_node("Gather", [table, node.input[1]], list(node.output), name=node.name, axis=axis)
 
-    None where no cache that the graph declares says how large a head is.
+
+def _attention(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Return what makes the first output of a GroupQueryAttention: its queries; of a packed input a product.
+
+    None where no cache that the graph declares says how large a head of the packed input is.
     """
+    if len(node.input) > 1 and node.input[1]:
+        return helper.make_node("Identity", node.input[:1], node.output[:1], name=node.name)
     counts = {attribute.name: attribute.i for attribute in node.attribute}
     heads, kv_heads = counts.get("num_heads", 0), counts.get("kv_num_heads", 0)
-    caches = [info for info in graph.input if len(node.input) > 3 and info.name == node.input[3]]
-    if not caches or min(heads, kv_heads) < 1:
+    cache = _shape_of(graph, node.input[3]) if len(node.input) > 3 else None
+    if cache is None or len(cache) != 4 or min(heads, kv_heads, cache[3]) < 1:
         return None
-    dims = caches[0].type.tensor_type.shape.dim
-    if len(dims) != 4 or dims[3].dim_value < 1:
-        return None
-    return [(heads + 2 * kv_heads) * dims[3].dim_value, heads * dims[3].dim_value]
+    matrix = _declare(graph, node, [(heads + 2 * kv_heads) * cache[3], heads * cache[3]], 0)
+    return helper.make_node("MatMul", [node.input[0], matrix], node.output[:1], name=node.name)
+
+
+_OF_RUNTIME = {
+    "GatherBlockQuantized": _gather, "GroupQueryAttention": _attention, "MatMulNBits": _product,
+}  # fmt: skip
+
+
+def _declare(graph: onnx.GraphProto, node: onnx.NodeProto, shape: list[int], like: int = 2) -> str:
+    """Declare the floats that `node` computes with, of the type of its input `like`; returns their name."""
+    name = f"{node.output[0]}.intact.floats"
+    graph.value_info.append(helper.make_tensor_value_info(name, _type_of(graph, node.input[like]), shape))
+    return name

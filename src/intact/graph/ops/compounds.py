@@ -191,6 +191,16 @@ class GroupQueryAttention(OfRuntime):
 
 
 @dataclass(frozen=True)
+class GatherBlockQuantized(OfRuntime):
+    """Inputs: codes of a table, indices, scales, zero points."""
+
+    gather_axis: int = 0
+    quantize_axis: int = 1
+    block_size: int = 128
+    bits: int = 4
+
+
+@dataclass(frozen=True)
 class MatMulNBits(OfRuntime):
     """Inputs: data, codes of the weight [N, blocks, bytes], scales, zero points, an order, bias."""
 

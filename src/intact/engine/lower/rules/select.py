@@ -129,7 +129,8 @@ def _single(node: Node) -> Group:
                     builder.reasons.setdefault(node, why)
                 return []
             except NoMatch as error:
-                why = str(error)
+                if rule is not lower_call or not why:  # that nobody registered it is no news then
+                    why = str(error)
         raise NoMatch(why)
 
     return Group([node], run)

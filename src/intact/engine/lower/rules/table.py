@@ -29,6 +29,7 @@ from intact.engine.lower.rules.functions.sign import lower_sign
 from intact.engine.lower.rules.functions.sum import lower_sum
 from intact.engine.lower.rules.functions.tan import lower_tan
 from intact.engine.lower.rules.functions.thresholded_relu import lower_thresholded_relu
+from intact.engine.lower.rules.moves.block_gather import lower_block_gather
 from intact.engine.lower.rules.moves.concat import lower_concat, lower_concat_with_tokens
 from intact.engine.lower.rules.moves.depth_to_space import lower_depth_to_space, lower_space_to_depth
 from intact.engine.lower.rules.moves.expand import lower_expand
@@ -170,7 +171,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Flatten": (lower_reshape,),
     "Floor": (operation("floor"),),
     "GRU": (lower_recurrent,),
-    "Gather": (lower_gather_of_one, lower_gather),
+    "Gather": (lower_block_gather, lower_gather_of_one, lower_gather),
     "GatherElements": (lower_gather_elements,),
     "GatherND": (lower_constant_gather_nd, lower_gather_nd),
     "Gemm": (lower_alone_in_codes, lower_alone_in_floats),
@@ -252,6 +253,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 RUNTIME_RULES: dict[str, tuple[Rule, ...]] = {
     "DynamicQuantizeMatMul": (lower_dynamic_matmul,),
+    "GatherBlockQuantized": (lower_block_gather,),
     "GroupQueryAttention": (lower_group_query,),
     "MatMulIntegerToFloat": (lower_matmul_integer_to_float,),
     "MatMulNBits": (lower_matmul_nbits,),

@@ -10,6 +10,7 @@ from typing import Annotated
 import numpy as np
 
 from intact import numerics
+from intact.engine.steps.base.block_constants import block_weights, check_block_constants
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
@@ -18,7 +19,6 @@ from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Operand, Read, Write
 from intact.engine.steps.products.float_linear import check_bias
 
-_MOST = 2**24
 _UNIT = 8
 """Elements of the smallest block, which kernels multiply together."""
 
@@ -31,12 +31,9 @@ class BlockLinear(Step):
         x: int8 or uint8.
         x_scales: float32 without axes, or [..., blocks].
         x_zero_points: uint8, likewise; "" for zeros.
-        weight: Codes without a sign, [out, bytes]: of `bits` bits one after the other, the lowest bit first.
-        scales: float32 [out, blocks].
-        zero_points: Codes, likewise; "" for half of their range.
-        minima: What is added in each block, likewise; "" for nothing.
-        inputs: Size of `in`.
-        block, x_block: Elements along `in` of a block of weights, and of codes.
+        weight, scales, inputs, bits, block, zero_points, minima: The weights, as `BlockConstants` says; a
+            row for each output.
+        x_block: Elements along `in` of a block of codes.
     """
 
     kind = "block_linear"
@@ -55,17 +52,9 @@ class BlockLinear(Step):
     bias: Annotated[str, Const("float32", 1)] = ""
 
     def check(self, checker: Checker) -> None:
-        codes, ranges = checker.sizes(self.weight), checker.sizes(self.scales)
-        checker.that(2 <= self.bits <= 8, f"{self.bits} bits", "2 to 8")
-        sizes = self.inputs, self.block, self.x_block
-        checker.that(min(sizes) > 0 and self.inputs <= _MOST, sizes, "blocks of elements")
-        row = -(-self.inputs * self.bits // 8)
-        checker.that(0 < codes[0] <= _MOST and codes[1] == row, codes, f"rows of {row} bytes")
-        blocks = codes[0], -(-self.inputs // self.block)
-        checker.that(ranges == blocks, ranges, f"{blocks}, a scale for each block")
-        for name in filter(None, (self.zero_points, self.minima)):
-            checker.that(checker.sizes(name) == blocks, f"'{name}'", f"{blocks}, one for each block")
-        check_bias(checker, self.bias, codes[0])
+        check_block_constants(self, checker)
+        checker.that(self.x_block > 0, self.x_block, "blocks of elements")
+        check_bias(checker, self.bias, checker.sizes(self.weight)[0])
         checker.one_rank(self.x, self.y)
         checker.floats(self.y, self.x_scales)
         dtype, rank = checker.dtype(self.x), checker.rank(self.x)
@@ -94,15 +83,8 @@ class BlockLinear(Step):
         ranges = (*x.shape[:-1], -(-self.inputs // self.x_block))
         spread = [None if values is None else np.broadcast_to(values, ranges) for values in (scales, points)]
         activations = numerics.DynamicActivations(x, spread[0], spread[1], self.x_block)  # type: ignore[arg-type]
-        optional = [run.array(name) if name else None for name in (self.zero_points, self.minima)]
-        middle = np.full(run.array(self.scales).shape, 2 ** (self.bits - 1), np.uint8)
-        weights = numerics.BlockWeights(
-            numerics.split_stream(run.array(self.weight), self.bits, self.inputs), f"uint{self.bits}",
-            run.array(self.scales), min(self.block, self.inputs),
-            zero_points=middle if optional[0] is None else optional[0], minima=optional[1],
-        )  # fmt: skip
         bias = run.array(self.bias) if self.bias else None
-        run.bind(self.y, numerics.block_product(activations, weights, bias))
+        run.bind(self.y, numerics.block_product(activations, block_weights(self, run), bias))
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * self.inputs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.lower.base.block_constants import hold_blocks
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, is_float32
 from intact.engine.lower.base.float_weights import bias_vector, write_floats
 from intact.engine.lower.base.rule import who
@@ -14,7 +15,7 @@ from intact.engine.steps import BlockLinear
 from intact.engine.steps.products.block_linear import misfit
 from intact.errors import FileFormatError
 from intact.graph import Node, Value, input_of, ops, read_block_weight
-from intact.numerics import BlockWeights, block_scales, dequantize_blocks, has_block_product, join_stream
+from intact.numerics import BlockWeights, dequantize_blocks, has_block_product
 
 
 def lower_matmul_nbits(builder: PlanBuilder, node: Node) -> None:
@@ -119,30 +120,13 @@ def _write_product(
     ranges = [builder.rank(name) for name in (scales, points) if name]
     if any(rank not in (0, len(tensor.shape)) for rank in ranges):
         raise NoMatch("its scale is a vector")
-    steps, zero = _without_sign(weights)
     source = node.inputs[1]
-    base = source.name if source is not None else node.name
+    base = (source.name if source is not None else node.name) or ""
     y = builder.write_plain(node.outputs[0], "float32")
     if dims_of(node.outputs[0])[-1:] != (outputs,):
         raise NoMatch("its output has other columns than its weights")
     step = BlockLinear(
-        *who(node), codes, scales, y,
-        builder.hold(f"{base}.codes", join_stream(steps, weights.bits, 1)),
-        builder.hold(f"{base}.scales", block_scales(weights)),
-        inputs, weights.bits, weights.block_size, x_block, points,
-        "" if zero is None else builder.hold(f"{base}.zero_points", zero),
-        bias="" if bias is None else builder.hold(f"{node.name}.bias", bias),
+        *who(node), codes, scales, y, **hold_blocks(builder, base, weights), x_block=x_block,
+        x_zero_points=points, bias="" if bias is None else builder.hold(f"{node.name}.bias", bias),
     )  # fmt: skip
     builder.add(step, node)
-
-
-def _without_sign(weights: BlockWeights) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:
-    """Return codes and zero points without a sign; None where all zero points are half of the range."""
-    middle = 2 ** (weights.bits - 1)
-    shift = middle if weights.codes.dtype == np.int8 else 0
-    codes = (weights.codes.astype(np.int16) + shift).astype(np.uint8)
-    zero = np.zeros(weights.scales.shape, np.int16)
-    if weights.zero_points is not None:
-        zero = weights.zero_points.astype(np.int16)
-    points = zero + np.int16(shift)
-    return codes, None if (points == middle).all() else points.astype(np.uint8)

@@ -1,0 +1,56 @@
+// Rows, by an index, of a constant table of codes in blocks, as floats (N67); a run that meets an index out
+// of range ends there.
+#include "engine/kinds.h"
+#include "engine/kinds/block_constants.h"
+#include "engine/kinds/views.h"
+#include "engine/sizes.h"
+#include "steps/block_gather.h"
+
+namespace intact::engine {
+namespace {
+
+struct BlockGather final : PlanStep {
+  explicit BlockGather(Fields& f)
+      : PlanStep(f, {.writes_parts = true}), index(f.operand("index")), y(f.writes("y")), table(f) {}
+
+  void check(const Checker& checker) const override {
+    table.check(checker);
+    checker.floats(y);
+    checker.index(index);
+    checker.that(checker.rank(y) == checker.rank(index) + 1, "a row for each index");
+  }
+
+  Shape output_shape(const Sizes& sizes) const override {
+    Shape made = sizes.of(index);
+    made.push(table.inputs);
+    return made;
+  }
+
+  void bind(Binding& binding) const override {
+    const int64_t rows = binding.shape(table.weight)[0];
+    check_indices(binding, index, {rows});
+    const View rows_of_indices = rows_read(binding, index);
+    const RowsWritten to(binding, y);
+    BlockGatherSpec spec{rows_of_indices,
+                         to.rows(),
+                         binding.constant(table.weight),
+                         binding.constant(table.scales),
+                         {},
+                         {},
+                         static_cast<int>(table.bits),
+                         table.block};
+    if (table.zero_points != kNoValue) spec.zeros = binding.constant(table.zero_points);
+    if (table.minima != kNoValue) spec.minima = binding.constant(table.minima);
+    binding.add(make_block_gather(spec));
+    to.finish(binding);
+  }
+
+  int index, y;
+  BlockConstants table;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanStep> read_block_gather(Fields& fields) { return std::make_unique<BlockGather>(fields); }
+
+}  // namespace intact::engine

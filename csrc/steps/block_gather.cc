@@ -1,0 +1,95 @@
+#include "steps/block_gather.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/tuning.h"
+#include "steps/common/row_index.h"
+
+namespace intact {
+namespace {
+
+constexpr int64_t kOctet = 8;  // codes that end with a byte, whatever bits they have
+
+class BlockGather final : public Step {
+ public:
+  explicit BlockGather(const BlockGatherSpec& s) : s_(s), k_(s.y.sizes[1]), rows_(s.codes.sizes[0]) {
+    for (const View* v : {&s.index, &s.y, &s.codes, &s.scales}) demand_rows(*v);
+    demand(is_index(s.index), "indices are int32 or int64");
+    const int64_t count = s.index.sizes[0] * s.index.sizes[1];
+    demand(s.y.type == Type::f32 && s.y.sizes[0] == count, "a row of floats for each index");
+    demand(2 <= s.bits && s.bits <= 8 && s.block > 0, "blocks of codes of 2 to 8 bits");
+    demand(0 < k_ && k_ < kMostElements && rows_ > 0, "there are codes");
+    bytes_ = (k_ * s.bits + 7) / 8;
+    blocks_ = (k_ - 1) / s.block + 1;
+    demand(s.codes.type == Type::u8 && s.codes.sizes[1] == bytes_, "rows of packed codes");
+    demand_values(s.scales, Type::f32);
+    if (s.zeros) demand_values(*s.zeros, Type::u8);
+    if (s.minima) demand_values(*s.minima, Type::f32);
+    each_ = std::max<int64_t>(1, static_cast<int64_t>(tuning::indexing::kPiece) / k_);
+    for (const View* v : {&s.index, &s.codes, &s.scales}) reads(*v);
+    if (s.zeros) reads(*s.zeros);
+    if (s.minima) reads(*s.minima);
+    writes(s.y);
+  }
+
+  std::string name() const override { return "block_gather"; }
+  size_t items() const override { return static_cast<size_t>((s_.y.sizes[0] + each_ - 1) / each_); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    const int64_t last = std::min(static_cast<int64_t>(end) * each_, s_.y.sizes[0]);
+    for (int64_t i = static_cast<int64_t>(begin) * each_; i < last; ++i) {
+      const int64_t across = s_.index.sizes[1], item = static_cast<int64_t>(bytes_of(s_.index.type));
+      const auto* const at = row_of<const uint8_t>(s_.index, memory, i / across) + i % across * item;
+      const int64_t row = index_within(index_at(s_.index, at), rows_, memory);
+      widen(memory, row, row_of<float>(s_.y, memory, i));
+    }
+  }
+
+ private:
+  void demand_values(const View& v, Type type) const {
+    demand_rows(v);
+    demand(v.type == type && v.sizes[0] == rows_ && v.sizes[1] == blocks_, "one number for each block");
+  }
+
+  void widen(const Memory& memory, int64_t row, float* y) const {
+    const auto* const codes = row_of<const uint8_t>(s_.codes, memory, row);
+    const auto* const scales = row_of<const float>(s_.scales, memory, row);
+    const auto* const zeros = s_.zeros ? row_of<const uint8_t>(*s_.zeros, memory, row) : nullptr;
+    const auto* const minima = s_.minima ? row_of<const float>(*s_.minima, memory, row) : nullptr;
+    for (int64_t k = 0; k < k_; k += kOctet) unpack(codes + k / kOctet * s_.bits, y + k, k_ - k);
+    for (int64_t b = 0; b < blocks_; ++b) {
+      const float scale = scales[b];
+      const auto zero = static_cast<float>(zeros == nullptr ? 1 << (s_.bits - 1) : zeros[b]);
+      const int64_t end = std::min(k_, (b + 1) * s_.block);
+      for (int64_t k = b * s_.block; k < end; ++k) y[k] = (y[k] - zero) * scale;
+      if (minima == nullptr) continue;
+      for (int64_t k = b * s_.block; k < end; ++k) y[k] += minima[b];
+    }
+  }
+
+  // The next codes, at most eight of them, as floats.
+  void unpack(const uint8_t* codes, float* y, int64_t count) const {
+    const auto bits = static_cast<unsigned>(s_.bits);
+    const auto n = static_cast<unsigned>(std::min(count, kOctet));
+    std::array<uint8_t, 8> bytes{};
+    std::memcpy(bytes.data(), codes, (n * bits + 7) / 8);
+    uint64_t octet = 0;
+    for (unsigned i = 0; i < 8; ++i) octet |= uint64_t{bytes[i]} << (8 * i);
+    for (unsigned i = 0; i < n; ++i, octet >>= bits) {
+      y[i] = static_cast<float>(static_cast<int32_t>(octet & ((1u << bits) - 1)));
+    }
+  }
+
+  BlockGatherSpec s_;
+  int64_t k_, rows_, bytes_ = 0, blocks_ = 0, each_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_block_gather(const BlockGatherSpec& spec) {
+  return std::make_unique<BlockGather>(spec);
+}
+
+}  // namespace intact

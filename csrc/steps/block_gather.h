@@ -1,0 +1,27 @@
+// Rows of a table of codes in blocks, as floats: numerics.dequantize_blocks (N67), normative.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "runtime/step.h"
+
+namespace intact {
+
+// Row i of y is fl32(fl32((q - z) * s) + m) of the table's row that index i names, counted row by row.
+// Negative indices count from the end. One that is out of range fails the run.
+struct BlockGatherSpec {
+  View index;  // i32 or i64 [a, b], neighbours side by side
+  View y;  // f32 [a * b, k], likewise
+  View codes;  // u8 [rows, bytes], dense: codes one after the other, the lowest bit first
+  View scales;  // f32 [rows, blocks], dense, as are those below
+  std::optional<View> zeros;  // u8; none: half of the codes' range
+  std::optional<View> minima;  // f32; none: nothing is added
+  int bits;  // 2 to 8
+  int64_t block;  // elements that share a scale; the last block may have fewer
+};
+
+// Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
+std::unique_ptr<Step> make_block_gather(const BlockGatherSpec& spec);
+
+}  // namespace intact

@@ -1,0 +1,55 @@
+"""Store weights in blocks as constants of a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.base.builder import PlanBuilder
+from intact.numerics import BlockWeights, block_minima, block_scales, join_stream
+
+_FIRST = 64  # elements that are compared before all are
+
+
+def hold_blocks(builder: PlanBuilder, base: str, weights: BlockWeights) -> dict[str, Any]:
+    """Return the fields of a step for its weights, of integer codes with integer zero points.
+
+    Codes with a sign are stored without it. Layers that read equal arrays share them, whatever these are
+    called: a table that is gathered from and multiplied by is stored once.
+    """
+    codes, zero = _without_sign(weights)
+    minima = block_minima(weights)
+
+    def hold(part: str, array: NDArray[Any] | None) -> str:
+        return "" if array is None else _find_equal(builder, array) or builder.hold(f"{base}.{part}", array)
+
+    return {
+        "weight": hold("codes", join_stream(codes, weights.bits, 1)),
+        "scales": hold("scales", block_scales(weights)),
+        "inputs": weights.shape[1], "bits": weights.bits, "block": weights.block_size,
+        "zero_points": hold("zero_points", zero),
+        "minima": hold("minima", minima),
+    }  # fmt: skip
+
+
+def _find_equal(builder: PlanBuilder, array: NDArray[Any]) -> str | None:
+    first = array.reshape(-1)[:_FIRST].tobytes()
+    for name, other in builder.arrays.items():
+        is_alike = (other.dtype, other.shape) == (array.dtype, array.shape)
+        if is_alike and other.reshape(-1)[:_FIRST].tobytes() == first and other.tobytes() == array.tobytes():
+            return name
+    return None
+
+
+def _without_sign(weights: BlockWeights) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:
+    """Return codes and zero points without a sign; None where all zero points are half of the range."""
+    middle = 2 ** (weights.bits - 1)
+    shift = middle if weights.codes.dtype == np.int8 else 0
+    codes = (weights.codes.astype(np.int16) + shift).astype(np.uint8)
+    zero = np.zeros(weights.scales.shape, np.int16)
+    if weights.zero_points is not None:
+        zero = weights.zero_points.astype(np.int16)
+    points = zero + np.int16(shift)
+    return codes, None if (points == middle).all() else points.astype(np.uint8)
