@@ -16,6 +16,7 @@ from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
+from intact.engine.steps import BlockLinear
 from intact.graph import Session
 from intact.numerics import join_stream
 
@@ -152,6 +153,41 @@ def test_layers_that_read_the_same_share_its_codes() -> None:
         {"x": ["rows", K]}, {"y": ["rows", N]}, constants, opset=21, domains={"com.microsoft": 1},
     )  # fmt: skip
     check(joined, ["dynamic_quantize", "block_linear", "block_linear", "binary"], 3e-6)
+
+
+def test_equal_bytes_of_other_bits_are_packed_apart() -> None:
+    """Codes of 4 and of 8 bits are the same constant, and no more than that."""
+    rng = np.random.default_rng(0)
+    first, second = (nbits_model(rng, bits, 16, 4, "", bias=False) for bits in (4, 8))
+    first.graph.initializer[0].CopyFrom(
+        onnx.numpy_helper.from_array(np.zeros((N, 2 * -(-K // 16), 8), np.uint8), "w")
+    )
+    second.graph.initializer[0].CopyFrom(
+        onnx.numpy_helper.from_array(np.zeros((N, -(-K // 16), 16), np.uint8), "w2")
+    )
+    second.graph.initializer[1].name = "s2"
+    wide, narrow = first.graph.node[0], second.graph.node[0]
+    first.graph.initializer[1].CopyFrom(
+        onnx.numpy_helper.from_array(np.full((N, 2 * -(-K // 16)), 0.5, np.float32), "s")
+    )
+    wide.attribute[[a.name for a in wide.attribute].index("K")].i = 2 * -(-K // 16) * 16
+    narrow.input[:] = ["x", "w2", "s2"]
+    narrow.attribute[[a.name for a in narrow.attribute].index("K")].i = -(-K // 16) * 16
+    wide.input[0], wide.output[:], wide.name = "both", ["first"], "wide"
+    narrow.output[:] = ["second"]
+    size = -(-K // 16) * 16
+    nodes = [
+        helper.make_node("Concat", ["x", "x"], ["both"], axis=1, name="both"), wide, narrow,
+        helper.make_node("Add", ["first", "second"], ["y"], name="sum"),
+    ]  # fmt: skip
+    model = onnx_model(
+        nodes, {"x": ["rows", size]}, {"y": ["rows", N]},
+        [*first.graph.initializer, *second.graph.initializer], opset=21, domains={"com.microsoft": 1},
+    )  # fmt: skip
+    plan = lower(model)
+    assert len({step.weight for step in plan.steps if isinstance(step, BlockLinear)}) == 1
+    x = rng.normal(0, 1, (3, size)).astype(np.float32)
+    np.testing.assert_array_equal(Engine(plan).run({"x": x})["y"], evaluate(plan, {"x": x})["y"])
 
 
 def integer_constants(rng: np.random.Generator, dtype: str, per_column: bool, zero: bool) -> dict[str, Any]:

@@ -105,27 +105,31 @@ struct BlockLinear final : PlanStep {
   }
 
   BlockLinearSpec weights(Binding& binding, const BlockCut& cut, bool has_zeros) const {
-    Arrays& arrays = binding.plan.arrays;
     const int64_t n = binding.shape(w.weight)[0];
     BlockLinearSpec spec{};
     spec.bits = packed_bits(static_cast<int>(w.bits));
-    const Bytes packed = arrays.packed(binding.plan.constant(w.weight), "block_codes", [&](const Bytes& b) {
+    // Equal bytes of other layers may be codes of other bits.
+    const std::string codes_form = std::to_string(w.inputs) + "x" + std::to_string(w.bits);
+    const Bytes packed = binding.packed(w.weight, "block_codes_" + codes_form, [&](const Bytes& b) {
       return pack_block_codes(b.bytes, n, w.inputs, static_cast<int>(w.bits));
     });
     spec.weight = vector(binding, packed, Type::u8);
-    spec.scales = values<float>(binding, w.scales, n, Type::f32);
+    spec.scales = values<float>(binding, w.scales, "block_scales", n, Type::f32);
     if (w.zero_points != kNoValue) {
-      spec.zeros = values<uint8_t>(binding, w.zero_points, n, Type::u8);
+      spec.zeros = values<uint8_t>(binding, w.zero_points, "block_zero_points", n, Type::u8);
     } else if (packed_bits(static_cast<int>(w.bits)) != w.bits) {
       // Half of the range of codes that have fewer bits than their panels.
       const std::vector<uint8_t> middles(spec.scales.sizes[0], static_cast<uint8_t>(1 << (w.bits - 1)));
       spec.zeros = binding.hold(middles, Type::u8, {spec.scales.sizes[0]});
     }
-    if (w.minima != kNoValue) spec.minima = values<float>(binding, w.minima, n, Type::f32);
-    if (bias != kNoValue) spec.bias = values<float>(binding, bias, n, Type::f32);
+    if (w.minima != kNoValue) spec.minima = values<float>(binding, w.minima, "block_minima", n, Type::f32);
+    if (bias != kNoValue) spec.bias = values<float>(binding, bias, "block_bias", n, Type::f32);
     if (has_zeros) {
-      const std::vector<int32_t> sums = sum_block_codes(packed.bytes, n, spec.bits, cut);
-      spec.sums = binding.hold(sums, Type::i32, {static_cast<int64_t>(sums.size())});
+      const std::string form = "block_sums_" + codes_form + "_" + std::to_string(cut.piece);
+      const auto sum = [&](const Bytes&) {
+        return bytes_of_values(sum_block_codes(packed.bytes, n, spec.bits, cut));
+      };
+      spec.sums = vector(binding, binding.packed(w.weight, form, sum, Type::i32), Type::i32);
     }
     return spec;
   }
@@ -135,15 +139,15 @@ struct BlockLinear final : PlanStep {
   }
 
   template <class T>
-  static View values(Binding& binding, int value, int64_t n, Type type) {
-    const Bytes packed = binding.plan.arrays.packed(
-        binding.plan.constant(value), "block_values",
-        [&](const Bytes& b) {
-          const std::vector<T> made = pack_block_values(b.as<T>(), n);
-          const auto* const first = reinterpret_cast<const uint8_t*>(made.data());
-          return std::vector<uint8_t>(first, first + made.size() * sizeof(T));
-        },
-        type);
+  static std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
+    const auto* const first = reinterpret_cast<const uint8_t*>(values.data());
+    return {first, first + values.size() * sizeof(T)};
+  }
+
+  template <class T>
+  static View values(Binding& binding, int value, const char* form, int64_t n, Type type) {
+    const Bytes packed = binding.packed(
+        value, form, [&](const Bytes& b) { return bytes_of_values(pack_block_values(b.as<T>(), n)); }, type);
     return vector(binding, packed, type);
   }
 

@@ -26,7 +26,7 @@ from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
 from intact.engine.backends import make_backend
 from intact.engine.files.plan_files import load, save
 from intact.engine.kernel_choices import FormChoice
-from intact.engine.lru_cache import Recent, key_of
+from intact.engine.lru_cache import Key, Recent, key_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.reference import sizes_of_parts
@@ -152,7 +152,7 @@ class Engine:
         key = key_of(sizes, deciding)
         known_shapes = dict(self._made.peek(key, {}))
         used = retry_with_sizes(
-            lambda: use(self._executable(sizes, deciding, known_shapes)), known_shapes,
+            lambda: use(self._executable(sizes, deciding, known_shapes, key)), known_shapes,
             lambda: sizes_of_parts(self._plans.at(sizes, deciding), arrays),
         )  # fmt: skip
         if known_shapes:
@@ -176,11 +176,13 @@ class Engine:
                 the branches stay open.
         """
         sizes, deciding = self._sizes(shapes), self._plans.deciding(values or {})
-        return self._executable(sizes, deciding, self._made.peek(key_of(sizes, deciding), {}))
+        key = key_of(sizes, deciding)
+        return self._executable(sizes, deciding, self._made.peek(key, {}), key)
 
     def _executable(
-        self, sizes: dict[str, Shape], deciding: Mapping[str, NDArray[Any]], known_shapes: Mapping[str, Shape]
-    ) -> Executable:
+        self, sizes: dict[str, Shape], deciding: Mapping[str, NDArray[Any]],
+        known_shapes: Mapping[str, Shape], key: Key,
+    ) -> Executable:  # fmt: skip
         """Return the cached executable, or bind one; `known_shapes`: of outputs of parts, as far as known."""
         known_shapes = dict(known_shapes)
 
@@ -193,7 +195,7 @@ class Engine:
                     else self.backend.compile(plan, sizes)
                 )
 
-        return self._ready.get((*key_of(sizes, deciding), *known_shapes.items()), compile_plan)
+        return self._ready.get((*key, *known_shapes.items()), compile_plan)
 
     def tune(self, seconds: float = 1.0, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
         """Time the forms that layers have on this machine, and run the fastest from now on. No bit changes.

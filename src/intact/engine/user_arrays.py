@@ -22,10 +22,10 @@ def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
     dense = array if type(array) is np.ndarray else _as_numpy(array, f"input '{name}'")
     if dtype == "object":
         return as_strings(dense, f"input '{name}'")
-    if dense.dtype == ml_dtypes.bfloat16 and dtype == "float32":
-        dense = dense.astype(np.float32)
     if dense.dtype != dtype:
-        raise QuantValueError(f"input '{name}'", f"dtype {dense.dtype}", dtype, f"convert it to {dtype}")
+        if dense.dtype != ml_dtypes.bfloat16 or dtype != "float32":
+            raise QuantValueError(f"input '{name}'", f"dtype {dense.dtype}", dtype, f"convert it to {dtype}")
+        dense = dense.astype(np.float32)
     flags = dense.flags
     if flags.c_contiguous and flags.aligned:  # `require` takes a microsecond to say so
         return dense
