@@ -168,7 +168,8 @@ class BlockLinear final : public Step {
     using namespace tuning::block_products;
     block_ = std::max<int64_t>(1, std::min(kMostRows, rows_));
     const int64_t panels = parts_of(columns_, kPanel), each = std::max<int64_t>(1, block_ * cut_.k * kPanel);
-    chunk_ = std::clamp<int64_t>(kItem / each, 1, panels);
+    const auto together = static_cast<int64_t>(ops_.panels);
+    chunk_ = std::clamp<int64_t>(kItem / each / together * together, std::min(together, panels), panels);
     blocks_ = parts_of(rows_, block_);
     chunks_ = parts_of(panels, chunk_);
   }

@@ -46,6 +46,7 @@ struct BlockGemmOps {
   bool by_turns;  // codes
   size_t least_rows;  // from here on it is the best where it runs
   size_t scratch;  // bytes for each unit
+  size_t panels;  // that are multiplied together: pieces of work are multiples
   void (*multiply4)(const BlockGemm& g);
   void (*multiply8)(const BlockGemm& g);
 };

@@ -1,10 +1,14 @@
 // Tiles of rows by one panel, for every instruction set that sums fours of bytes. Such a set is a type S:
 //   S::V                    registers (base/vector/vector.h)
 //   S::kOffset              what its codes of 8 bits are less than those in memory
-//   S::kGroups, kVectors    of the largest tile
-//   S::add<kBits>(acc, codes, x, units)
+//   S::kGroups, kVectors    of the tile of many rows in a panel
+//   S::kPanels              panels of a tile of one group; 1: no such tile. Panels that are left over take the
+//                           other one
+//   S::kPanelsOfRow         panels of the tile of one row
+//   S::add<kBits>(acc, codes, panel_bytes, x, units)
 //                           adds products of `units` units to acc[rows][vectors]; codes begin at a panel's
-//                           registers, x at the groups' rows
+//                           registers, which those of the next panel follow `panel_bytes` behind; x begins at
+//                           the groups' rows
 #pragma once
 
 #include <cstring>
@@ -26,8 +30,18 @@ INTACT_INLINE int32_t four(const int8_t* group, size_t four, int row) {
   return bytes;
 }
 
-// Products of kRows rows from `group` on by kVectors registers of a panel from `lane` on. One row is the
-// first of its group, more are whole groups.
+// Of register v of a tile: whole panels before it, and outputs of its own panel.
+template <class V>
+constexpr size_t panel_of(int v) {
+  return static_cast<size_t>(v) * V::kWidth / kBlockPanel;
+}
+template <class V>
+constexpr size_t lane_of(int v) {
+  return static_cast<size_t>(v) * V::kWidth % kBlockPanel;
+}
+
+// Products of kRows rows from `group` on by kVectors registers of a panel from `lane` on, or of several whole
+// panels. One row is the first of its group, more are whole groups.
 template <class S, int kBits, int kRows, int kVectors>
 struct Tile {
   using V = typename S::V;
@@ -43,6 +57,11 @@ struct Tile {
     return values[((group + row / kGroup) * each + at) * kGroup + row % kGroup];
   }
 
+  // Where the register's numbers are among those of blocks of weights.
+  static INTACT_INLINE size_t value_of(const BlockGemm& g, int v) {
+    return panel_of<V>(v) * g.w_blocks * kBlockPanel + lane_of<V>(v);
+  }
+
   INTACT_INLINE void begin(const BlockGemm& g, size_t group, size_t piece, size_t at) {
     if (g.zeros == nullptr) {
       INTACT_UNROLL("GCC unroll 12")
@@ -55,7 +74,7 @@ struct Tile {
       return;
     }
     for (int v = 0; v < kVectors; ++v) {
-      I<V> zero = V::load_u8(g.zeros + at + static_cast<size_t>(v) * V::kWidth);
+      I<V> zero = V::load_u8(g.zeros + at + value_of(g, v));
       if (kIsShifted) zero = V::sub_int(zero, V::set_int(S::kOffset));
       INTACT_UNROLL("GCC unroll 12")
       for (int r = 0; r < kRows; ++r) {
@@ -68,10 +87,10 @@ struct Tile {
                             const int32_t* sums) {
     INTACT_UNROLL("GCC unroll 4")
     for (int v = 0; v < kVectors; ++v) {
-      const size_t across = static_cast<size_t>(v) * V::kWidth;
+      const size_t across = value_of(g, v);
       const F<V> scales = V::load(g.scales + at + across);
       if (g.x_zeros != nullptr) {
-        I<V> sum = V::load_int(sums + across);
+        I<V> sum = V::load_int(sums + panel_of<V>(v) * g.pieces * kBlockPanel + lane_of<V>(v));
         if (kIsShifted)
           sum = V::sub_int(sum, V::set_int(S::kOffset * static_cast<int32_t>(elements_of_piece(g, piece))));
         for (int r = 0; r < kRows; ++r) {
@@ -99,7 +118,8 @@ struct Tile {
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) y[r][v] = V::set(0.0f);
     }
-    const uint8_t* codes = g.codes + panel * g.units * (kBits * 16) + lane * 4;
+    const size_t panel_bytes = g.units * (kBits * 16);
+    const uint8_t* codes = g.codes + panel * panel_bytes + lane * 4;
     const int8_t* x[kParts];
     constexpr size_t kUnitBytes = kBlockUnit * kGroup;
     for (int i = 0; i < kParts; ++i) x[i] = g.x + (group + static_cast<size_t>(i)) * g.units * kUnitBytes;
@@ -108,7 +128,7 @@ struct Tile {
       const size_t units = p + 1 < g.pieces ? g.piece : g.units - p * g.piece;
       const size_t at = (panel * g.w_blocks + w_block) * kBlockPanel + lane;
       begin(g, group, p, at);
-      S::template add<kBits>(acc, codes, x, units);
+      S::template add<kBits>(acc, codes, panel_bytes, x, units);
       codes += units * (kBits * 16);
       for (int i = 0; i < kParts; ++i) x[i] += units * kUnitBytes;
       finish(g, group, p, x_block, at, g.sums + (panel * g.pieces + p) * kBlockPanel + lane);
@@ -152,17 +172,40 @@ INTACT_APART void tiles(const BlockGemm& g, size_t panel, size_t& row, size_t en
   }
 }
 
-// A single row reads each code once, so that it takes the whole panel at a time.
+// From `panel` on, as many panels as there are whole tiles for, by a single row. It reads each code once, and
+// several panels at a time are as many chains of sums.
+template <class S, int kBits, int kPanels>
+void row_tiles(const BlockGemm& g, size_t& panel, size_t panels) {
+  constexpr int kAll = kPanels * static_cast<int>(kBlockPanel / S::V::kWidth);
+  for (; panel + kPanels <= panels; panel += kPanels) {
+    size_t row = 0;
+    tiles<S, kBits, 1, kAll>(g, panel, row, 1);
+  }
+}
+
+// The same for groups of rows, whose codes are broadcast once for all panels of a tile.
+template <class S, int kBits>
+void panel_tiles(const BlockGemm& g, size_t& panel, size_t panels, size_t end) {
+  constexpr int kAll = S::kPanels * static_cast<int>(kBlockPanel / S::V::kWidth);
+  for (; panel + S::kPanels <= panels; panel += S::kPanels) {
+    size_t row = 0;
+    tiles<S, kBits, 4, kAll>(g, panel, row, end);
+  }
+}
+
 template <class S, int kBits>
 void multiply(const BlockGemm& g) {
-  constexpr int kAll = static_cast<int>(kBlockPanel / S::V::kWidth);
   const size_t end = (g.rows + kGroup - 1) / kGroup * kGroup;
-  for (size_t panel = 0; panel * kBlockPanel < g.columns; ++panel) {
+  const size_t panels = (g.columns + kBlockPanel - 1) / kBlockPanel;
+  size_t panel = 0;
+  if (g.rows == 1) {
+    row_tiles<S, kBits, S::kPanelsOfRow>(g, panel, panels);
+    row_tiles<S, kBits, 1>(g, panel, panels);
+    return;
+  }
+  if constexpr (S::kPanels > 1) panel_tiles<S, kBits>(g, panel, panels, end);
+  for (; panel < panels; ++panel) {
     size_t row = 0;
-    if (g.rows == 1) {
-      tiles<S, kBits, 1, kAll>(g, panel, row, 1);
-      continue;
-    }
     if (S::kGroups > 1) tiles<S, kBits, 4 * S::kGroups, S::kVectors>(g, panel, row, end);
     tiles<S, kBits, 4, S::kVectors>(g, panel, row, end);
   }
@@ -170,7 +213,7 @@ void multiply(const BlockGemm& g) {
 
 template <class S>
 constexpr BlockGemmOps ops_of() {
-  return {kGroup, true, 1, 0, multiply<S, 4>, multiply<S, 8>};
+  return {kGroup, true, 1, 0, S::kPanels, multiply<S, 4>, multiply<S, 8>};
 }
 
 }  // namespace intact::block_gemm

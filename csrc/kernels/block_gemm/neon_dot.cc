@@ -9,11 +9,11 @@ namespace {
 
 struct Dot128 {
   using V = Neon;
-  static constexpr int kOffset = 128, kGroups = 1, kVectors = 2;
+  static constexpr int kOffset = 128, kGroups = 1, kVectors = 2, kPanels = 1, kPanelsOfRow = 1;
 
   template <int kBits, int kRows, int kVectors, size_t kParts>
   static INTACT_INLINE void add(int32x4_t (&acc)[kRows][kVectors], const uint8_t* codes,
-                                const int8_t* const (&x)[kParts], size_t units) {
+                                size_t /*panel_bytes*/, const int8_t* const (&x)[kParts], size_t units) {
     for (size_t k = 0; k < 2 * units; k += 2, codes += kBits * 16) {
       for (int v = 0; v < kVectors; ++v) {
         uint8x16_t first = vld1q_u8(codes + 16 * v), second;

@@ -53,6 +53,6 @@ void multiply(const BlockGemm& g) {
 
 }  // namespace
 
-const BlockGemmOps block_gemm_ref = {kGroup, true, 1, 0, multiply<4>, multiply<8>};
+const BlockGemmOps block_gemm_ref = {kGroup, true, 1, 0, 1, multiply<4>, multiply<8>};
 
 }  // namespace intact

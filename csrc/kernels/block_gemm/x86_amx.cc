@@ -200,7 +200,7 @@ void multiply(const BlockGemm& g) {
 
 }  // namespace
 
-const BlockGemmOps block_gemm_amx = {kGroup, false, 5, 128, multiply<4>, multiply<8>};
+const BlockGemmOps block_gemm_amx = {kGroup, false, 5, 128, 1, multiply<4>, multiply<8>};
 
 }  // namespace intact
 #endif

@@ -10,11 +10,11 @@ namespace {
 
 struct Words256 {
   using V = Avx2;
-  static constexpr int kOffset = 0, kGroups = 1, kVectors = 1;
+  static constexpr int kOffset = 0, kGroups = 1, kVectors = 1, kPanels = 1, kPanelsOfRow = 1;
   static constexpr size_t kWhole = 4;  // units whose products fit
 
   template <int kBits, int kRows, int kVectors>
-  static INTACT_INLINE void add(__m256i (&acc)[kRows][kVectors], const uint8_t* codes,
+  static INTACT_INLINE void add(__m256i (&acc)[kRows][kVectors], const uint8_t* codes, size_t /*panel_bytes*/,
                                 const int8_t* const (&x)[1], size_t units) {
     const __m256i low = _mm256_set1_epi8(15);
     for (size_t unit = 0; unit < units;) {

@@ -9,30 +9,34 @@ namespace {
 
 struct Vnni512 {
   using V = Avx512;
-  static constexpr int kOffset = 0, kGroups = 3, kVectors = 1;
+  static constexpr int kOffset = 0, kGroups = 3, kVectors = 1, kPanels = 3, kPanelsOfRow = 4;
 
-  template <int kBits, int kRows, size_t kParts>
-  static INTACT_INLINE void add(__m512i (&acc)[kRows][1], const uint8_t* codes,
+  template <int kBits, int kRows, int kVectors, size_t kParts>
+  static INTACT_INLINE void add(__m512i (&acc)[kRows][kVectors], const uint8_t* codes, size_t panel_bytes,
                                 const int8_t* const (&x)[kParts], size_t units) {
-    const __m512i low = _mm512_set1_epi8(15);
     for (size_t k = 0; k < 2 * units; k += 2, codes += kBits * 16) {
-      __m512i first = V::load_int(codes), second;
-      if (kBits == 4) {
-        second = _mm512_and_si512(_mm512_srli_epi16(first, 4), low);
-        first = _mm512_and_si512(first, low);
-      } else {
-        second = V::load_int(codes + 64);
-      }
-      INTACT_UNROLL("GCC unroll 12")
-      for (int r = 0; r < kRows; ++r) {
-        const __m512i fours = _mm512_set1_epi32(block_gemm::four(x[r / 4], k, r % 4));
-        acc[r][0] = _mm512_dpbusd_epi32(acc[r][0], first, fours);
-      }
-      INTACT_UNROLL("GCC unroll 12")
-      for (int r = 0; r < kRows; ++r) {
-        const __m512i fours = _mm512_set1_epi32(block_gemm::four(x[r / 4], k + 1, r % 4));
-        acc[r][0] = _mm512_dpbusd_epi32(acc[r][0], second, fours);
-      }
+      add_fours<kBits, false>(acc, codes, panel_bytes, x, k);
+      add_fours<kBits, true>(acc, codes, panel_bytes, x, k + 1);
+    }
+  }
+
+  // Products of the first or the second fours of a unit.
+  template <int kBits, bool kIsSecond, int kRows, int kVectors, size_t kParts>
+  static INTACT_INLINE void add_fours(__m512i (&acc)[kRows][kVectors], const uint8_t* codes,
+                                      size_t panel_bytes, const int8_t* const (&x)[kParts], size_t k) {
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i fours[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      const uint8_t* const from = codes + static_cast<size_t>(v) * panel_bytes;
+      fours[v] = V::load_int(from + (kBits == 8 && kIsSecond ? 64 : 0));
+      if (kBits == 4 && kIsSecond) fours[v] = _mm512_srli_epi16(fours[v], 4);
+      if (kBits == 4) fours[v] = _mm512_and_si512(fours[v], low);
+    }
+    INTACT_UNROLL("GCC unroll 12")
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i row = _mm512_set1_epi32(block_gemm::four(x[r / 4], k, r % 4));
+      INTACT_UNROLL("GCC unroll 4")
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_dpbusd_epi32(acc[r][v], fours[v], row);
     }
   }
 };

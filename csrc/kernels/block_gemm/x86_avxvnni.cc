@@ -10,10 +10,10 @@ namespace {
 
 struct Vnni256 {
   using V = Avx2;
-  static constexpr int kOffset = 0, kGroups = 1, kVectors = 1;
+  static constexpr int kOffset = 0, kGroups = 1, kVectors = 1, kPanels = 1, kPanelsOfRow = 1;
 
   template <int kBits, int kRows, int kVectors, size_t kParts>
-  static INTACT_INLINE void add(__m256i (&acc)[kRows][kVectors], const uint8_t* codes,
+  static INTACT_INLINE void add(__m256i (&acc)[kRows][kVectors], const uint8_t* codes, size_t /*panel_bytes*/,
                                 const int8_t* const (&x)[kParts], size_t units) {
     const __m256i low = _mm256_set1_epi8(15);
     for (size_t k = 0; k < 2 * units; k += 2, codes += kBits * 16) {
