@@ -53,16 +53,60 @@ def self_attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Valu
     if (attention_mask := _Mask.of(mask, x)) is None:
         return None
     ends = list(np.cumsum(sizes)[:-1])
-    q, k, v = (
-        split_heads(write, write("Add", write("MatMul", x, write.constant(w)), write.constant(b)), heads)
+    projected = [
+        write("Add", write("MatMul", x, write.constant(w)), write.constant(b))
         for w, b in zip(np.split(matrix, ends, axis=1), np.split(offsets, ends), strict=True)
-    )
+    ]
+    return _attend_with_past(write, node, projected, sizes[0] // heads, (attention_mask, addend, past))
+
+
+def quantized_self_attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Decompose QAttention, whose projections multiply codes: each is a MatMulInteger with its scales.
+
+    Arguments and results as for `self_attention`.
+    """
+    x, weight, bias, x_scale, scale, mask, x_zero, zero, past = inputs[:9]
+    form, matrix, offsets = ops.RuntimeAttention.of(node), _array(weight), _array(bias)
+    if x is None or x_scale is None or matrix is None or matrix.ndim != 2 or offsets is None:
+        return None
+    outputs = matrix.shape[1]
+    parameters = [_array(part) for part in (scale, zero)]
+    is_known = parameters[0] is not None and (zero is None or parameters[1] is not None)
+    if form.num_heads < 1 or outputs % 3 or offsets.shape != (outputs,) or form.do_rotary or not is_known:
+        return None
+    if any(part is not None and part.size not in (1, outputs) for part in parameters):
+        return None
+    if (attention_mask := _Mask.of(mask, x)) is None:
+        return None
+    thirds = [
+        [None] * 3 if part is None else np.split(np.broadcast_to(part.reshape(-1), outputs), 3)
+        for part in (*parameters, offsets)
+    ]
+    projected = []
+    for w, s, z, b in zip(np.split(matrix, 3, axis=1), *thirds, strict=True):
+        point = None if z is None else write.constant(z, matrix.dtype)
+        sums = write("MatMulInteger", x, write.constant(w, w.dtype), x_zero, point, dtype=_T.INT32)
+        floats = write("Cast", sums, to=_T.FLOAT.value)
+        factor = write("Mul", x_scale, write.constant(s))
+        projected.append(write("Add", write("Mul", floats, factor), write.constant(b)))
+    size = outputs // 3 // form.num_heads
+    return _attend_with_past(write, node, projected, size, (attention_mask, None, past))
+
+
+def _attend_with_past(
+    write: Writer, node: ir.Node, projected: Sequence[ir.Value], size: int,
+    masking: tuple[_Mask, ir.Value | None, ir.Value | None],
+) -> list[ir.Value]:  # fmt: skip
+    """Mix values by queries and keys, [batch, places, size] each; return keys and values together, too."""
+    mask, addend, past = masking
+    form = ops.RuntimeAttention.of(node)
+    q, k, v = (split_heads(write, part, form.num_heads) for part in projected)
     before = None
     if past is not None:
         before, values = (write("Gather", past, write.constant(at, np.int64), axis=0) for at in (0, 1))
         k, v = write("Concat", before, k, axis=2), write("Concat", values, v, axis=2)
     present = write("Concat", *(write("Unsqueeze", part, write.sizes(0)) for part in (k, v)), axis=0)
-    return [_attend(write, node, (q, k, v), sizes[0] // heads, (attention_mask, addend, before)), present]
+    return [_attend(write, node, (q, k, v), size, (mask, addend, before)), present]
 
 
 def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:

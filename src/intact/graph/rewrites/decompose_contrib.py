@@ -18,7 +18,12 @@ from intact.graph.core.edit import set_shape
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
-from intact.graph.rewrites.contrib_attention import Inputs, multi_head, self_attention
+from intact.graph.rewrites.contrib_attention import (
+    Inputs,
+    multi_head,
+    quantized_self_attention,
+    self_attention,
+)
 from intact.graph.rewrites.group_query_attention import cache_limitation, group_query
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 from intact.graph.rewrites.rotary_embedding import rotate
@@ -275,6 +280,7 @@ _LAYERS = {
     "FusedGemm": _Rule(_gemm),
     "FusedMatMul": _Rule(_matmul),
     "Gelu": _Rule(_gelu),
+    "QAttention": _Rule(quantized_self_attention, (0, 1), (3, 5)),
     "QuickGelu": _Rule(_quick_gelu),
     "SimplifiedLayerNormalization": _Rule(_plain_rms),
     "SkipLayerNormalization": _Rule(_skip_norm, (0, 3)),
@@ -285,6 +291,7 @@ _ATTENTIONS = {
     "Attention": _Rule(self_attention, (0, 1), (3, 5)),
     "GroupQueryAttention": _Rule(group_query, (0, 1, 2), (3, 4, 4)),
     "MultiHeadAttention": _Rule(multi_head, (0, 1, 2), (3, 4, 4)),
+    "QAttention": _Rule(quantized_self_attention, (0, 1), (3, 5)),
 }
 _RULES = {**_LAYERS, **_ROTARY, **_ATTENTIONS}
 
