@@ -82,20 +82,19 @@ def test_matmul_nbits_of_codes(bits: int, block: int, zeros: str) -> None:
     in_codes = (bits, block) != (2, 16)
     # ONNX Runtime 1.24 multiplies 2 bits in floats unless K is a multiple of larger blocks.
     tolerance = 2e-2 if bits == 2 else 3e-6
-    plan = check(model, ["dynamic_quantize", "block_linear"] if in_codes else ["float_linear"], tolerance)
-    if in_codes:
-        weight = plan.constants[plan.steps[1].weight]  # type: ignore[attr-defined]
-        assert weight.nbytes == N * K * bits // 8
+    plan = check(
+        model, ["dynamic_quantize", "block_linear"] if in_codes else ["block_float_linear"], tolerance
+    )
+    weight = plan.constants[plan.steps[-1].weight]  # type: ignore[attr-defined]
+    assert weight.nbytes == N * K * bits // 8
 
 
 @pytest.mark.parametrize("level", [0, 1])
 @pytest.mark.parametrize("zeros", ["", "codes", "floats"])
 def test_matmul_nbits_of_floats(level: int, zeros: str) -> None:
-    plan = check(
-        nbits_model(np.random.default_rng(1), 4, 32, level, zeros, bias=True), ["float_linear"], 3e-6
-    )
-    if zeros != "floats":
-        assert {entry.form.dtype for entry in plan.stored.values()} == {"uint4"}
+    kind = "float_linear" if zeros == "floats" else "block_float_linear"
+    plan = check(nbits_model(np.random.default_rng(1), 4, 32, level, zeros, bias=True), [kind], 3e-6)
+    assert (max(array.nbytes for array in plan.constants.values()) < N * K) == (zeros != "floats")
 
 
 @pytest.mark.parametrize("zeros", ["", "codes", "floats"])
@@ -132,7 +131,7 @@ def test_a_bias_behind_is_added_last(level: int) -> None:
         nodes, {"x": ["rows", K]}, {"y": ["rows", N]}, [*constants, bias], opset=21,
         domains={"com.microsoft": 1},
     )  # fmt: skip
-    kinds = ["dynamic_quantize", "block_linear"] if level else ["float_linear", "binary"]
+    kinds = ["dynamic_quantize", "block_linear"] if level else ["block_float_linear", "binary"]
     check(whole, kinds, 3e-6)
 
 

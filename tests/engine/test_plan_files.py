@@ -88,6 +88,7 @@ def tensors():
     declared += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
     declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6), floats("bg", 3, 8)]
     declared += [floats("ro", 1, 3, 8), floats("at", 1, 3, 8), *(floats(n, 1, 2, 3, 4) for n in ("ck", "cv"))]
+    declared.append(floats("bf", 3, 6))
     return declared
 
 
@@ -106,6 +107,7 @@ def block_steps():
     return (
         s.DynamicQuantize("ranges", (), "ch", "dq", "dqs", block=8),
         s.BlockGather("rows", ("Gather1",), "zero", "bg", "wb", "wbs", 8, 4, 8),
+        s.BlockFloatLinear("widened", ("MatMul9",), "ga", "bf", "wb", "wbs", 8, 4, 8),
         s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
     )
 

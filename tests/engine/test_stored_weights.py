@@ -78,6 +78,7 @@ MODELS = {
     "uint8, zero point": lambda: linear(codes(np.uint8), np.float32(0.01), np.uint8(131)),
     "int8 by column": lambda: linear(codes(np.int8), reals(N), axis=1),
     "int8 by row, turned": lambda: linear(codes(np.int8, (N, K)), reals(N), turned=True, axis=0),
+    "int8 by row": lambda: linear(codes(np.int8), reals(K), axis=0),
     "uint8 by row, zero points": lambda: linear(codes(np.uint8), reals(K), codes(np.uint8, (K,)), axis=0),
     "int8 in blocks": lambda: linear(codes(np.int8), BLOCKS, axis=0, block_size=BLOCK),
     "int4 in blocks": lambda: linear(codes(int4), BLOCKS, axis=0, block_size=BLOCK),
@@ -130,7 +131,7 @@ def test_weights_that_are_no_codes_stay_floats(tmp_path):
 
 
 def test_damaged_codes_are_refused_by_the_checksum_of_the_floats(tmp_path):
-    _, path, feeds = save_and_load(MODELS["int4 in blocks"](), tmp_path)
+    _, path, feeds = save_and_load(MODELS["int8 by row"](), tmp_path)
     data = bytearray(path.read_bytes())
     _, views = container.read(path, copy=True)
     place = bytes(data).index(views["constant/d.matrix"].tobytes())
@@ -157,7 +158,7 @@ FORMS = {
 def test_forms_of_no_constant_are_refused(change, tmp_path):
     from tests.loaders.seeds import plan_file, plan_parts
 
-    _, path, _ = save_and_load(MODELS["int4 in blocks"](), tmp_path)
+    _, path, _ = save_and_load(MODELS["int8 by row"](), tmp_path)
     content, arrays = plan_parts(path.read_bytes())
     content["stored"][0]["form"].update(change)
     path.write_bytes(plan_file(content, arrays))

@@ -3,6 +3,7 @@
 
 #include "engine/kinds.h"
 #include "engine/kinds/block_constants.h"
+#include "engine/kinds/packed_blocks.h"
 #include "engine/kinds/views.h"
 #include "engine/sizes.h"
 
@@ -36,13 +37,7 @@ struct BlockLinear final : PlanStep {
     }
     checker.that(x_zero_points == kNoValue || (!is_signed && checker.is(x_zero_points, Type::u8)),
                  "zero points of uint8");
-    try {
-      BlockCut(w.inputs, x_block, w.block);
-    } catch (const std::invalid_argument&) {
-      checker.that(false,
-                   "blocks of one side that are parts of the other's, of 8 elements or multiples, "
-                   "with sums that fit int32");
-    }
+    check_cut(checker, w.inputs, x_block, w.block);
   }
 
   Shape output_shape(const Sizes& sizes) const override {
@@ -105,50 +100,16 @@ struct BlockLinear final : PlanStep {
   }
 
   BlockLinearSpec weights(Binding& binding, const BlockCut& cut, bool has_zeros) const {
-    const int64_t n = binding.shape(w.weight)[0];
+    const PackedBlocks packed(binding, w);
     BlockLinearSpec spec{};
-    spec.bits = packed_bits(static_cast<int>(w.bits));
-    // Equal bytes of other layers may be codes of other bits.
-    const std::string codes_form = std::to_string(w.inputs) + "x" + std::to_string(w.bits);
-    const Bytes packed = binding.packed(w.weight, "block_codes_" + codes_form, [&](const Bytes& b) {
-      return pack_block_codes(b.bytes, n, w.inputs, static_cast<int>(w.bits));
-    });
-    spec.weight = vector(binding, packed, Type::u8);
-    spec.scales = values<float>(binding, w.scales, "block_scales", n, Type::f32);
-    if (w.zero_points != kNoValue) {
-      spec.zeros = values<uint8_t>(binding, w.zero_points, "block_zero_points", n, Type::u8);
-    } else if (packed_bits(static_cast<int>(w.bits)) != w.bits) {
-      // Half of the range of codes that have fewer bits than their panels.
-      const std::vector<uint8_t> middles(spec.scales.sizes[0], static_cast<uint8_t>(1 << (w.bits - 1)));
-      spec.zeros = binding.hold(middles, Type::u8, {spec.scales.sizes[0]});
-    }
-    if (w.minima != kNoValue) spec.minima = values<float>(binding, w.minima, "block_minima", n, Type::f32);
-    if (bias != kNoValue) spec.bias = values<float>(binding, bias, "block_bias", n, Type::f32);
-    if (has_zeros) {
-      const std::string form = "block_sums_" + codes_form + "_" + std::to_string(cut.piece);
-      const auto sum = [&](const Bytes&) {
-        return bytes_of_values(sum_block_codes(packed.bytes, n, spec.bits, cut));
-      };
-      spec.sums = vector(binding, binding.packed(w.weight, form, sum, Type::i32), Type::i32);
-    }
+    spec.bits = packed.bits;
+    spec.weight = packed.codes;
+    spec.scales = packed.scales;
+    spec.zeros = packed.zeros;
+    spec.minima = packed.minima;
+    if (bias != kNoValue) spec.bias = packed.values<float>(binding, bias, "block_bias", Type::f32);
+    if (has_zeros) spec.sums = packed.sums(binding, w.weight, cut);
     return spec;
-  }
-
-  static View vector(Binding& binding, const Bytes& bytes, Type type) {
-    return binding.keep(bytes, type, {static_cast<int64_t>(bytes.bytes.size() / bytes_of(type))});
-  }
-
-  template <class T>
-  static std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
-    const auto* const first = reinterpret_cast<const uint8_t*>(values.data());
-    return {first, first + values.size() * sizeof(T)};
-  }
-
-  template <class T>
-  static View values(Binding& binding, int value, const char* form, int64_t n, Type type) {
-    const Bytes packed = binding.packed(
-        value, form, [&](const Bytes& b) { return bytes_of_values(pack_block_values(b.as<T>(), n)); }, type);
-    return vector(binding, packed, type);
   }
 
   int x, x_scales, x_zero_points, y;

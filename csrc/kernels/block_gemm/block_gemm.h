@@ -40,6 +40,18 @@ struct BlockGemm {
   uint8_t* scratch;  // as the kernel says
 };
 
+// Weights of a panel as the right side of a product of floats: numerics.dequantize_blocks (N67), normative.
+struct BlockFloats {
+  const uint8_t* codes;  // [units]
+  const float* scales;  // [w_blocks][16]
+  const uint8_t* zeros;  // likewise; nullptr: half of the codes' range
+  const float* minima;  // likewise; nullptr: none
+  size_t piece;  // units of a block
+  size_t from, units;  // units that are widened
+  float* to;  // output i of element k lies at i / width * pitch + k * width + i % width
+  size_t width, pitch;  // of the product's panels
+};
+
 struct BlockGemmOps {
   static constexpr const char* kFamily = "block_gemm";
   size_t group;
@@ -49,6 +61,8 @@ struct BlockGemmOps {
   size_t panels;  // that are multiplied together: pieces of work are multiples
   void (*multiply4)(const BlockGemm& g);
   void (*multiply8)(const BlockGemm& g);
+  void (*widen4)(const BlockFloats& w);
+  void (*widen8)(const BlockFloats& w);
 };
 
 // Elements of a piece.

@@ -2,8 +2,8 @@
 //   S::V                    registers (base/vector/vector.h)
 //   S::kOffset              what its codes of 8 bits are less than those in memory
 //   S::kGroups, kVectors    of the tile of many rows in a panel
-//   S::kPanels              panels of a tile of one group; 1: no such tile. Panels that are left over take the
-//                           other one
+//   S::kPanels              panels of a tile of one group; 1: no such tile. Panels that are left over take
+//                           the other one
 //   S::kPanelsOfRow         panels of the tile of one row
 //   S::add<kBits>(acc, codes, panel_bytes, x, units)
 //                           adds products of `units` units to acc[rows][vectors]; codes begin at a panel's
@@ -11,6 +11,7 @@
 //                           the groups' rows
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/vector/vector.h"
@@ -211,9 +212,66 @@ void multiply(const BlockGemm& g) {
   }
 }
 
+// The elements of a half of a unit from kElement on, each the lowest bits of its output's four bytes.
+template <class V, int kBits, int kElement, class Store>
+INTACT_INLINE void widen_half(const I<V> fours, const F<V> zero, const F<V> scale, const Store& store) {
+  if constexpr (kElement < 4) {
+    const I<V> code = V::and_int(fours, V::set_int((1 << kBits) - 1));
+    store((V::to_float(code) - zero) * scale);
+    widen_half<V, kBits, kElement + 1>(V::template shift_right<8>(fours), zero, scale, store);
+  }
+}
+
+template <class V, int kBits>
+void widen(const BlockFloats& w) {
+  constexpr size_t kUnitBytes = kBits * 16, kWidth = V::kWidth;
+  for (size_t lane = 0; lane < kBlockPanel; lane += kWidth) {
+    float* to = w.to + (w.width < kWidth ? 0 : lane / w.width * w.pitch + lane % w.width);
+    const auto store = [&](F<V> values) INTACT_INLINE_BODY {
+      if (w.width >= kWidth) {
+        vec::store<V>(to, values, kWidth);
+      } else {  // panels of another instruction set's products
+        float apart[kWidth];
+        vec::store<V>(apart, values, kWidth);
+        for (size_t i = 0; i < kWidth; ++i) {
+          const size_t output = lane + i;
+          to[output / w.width * w.pitch + output % w.width] = apart[i];
+        }
+      }
+      to += w.width;
+    };
+    for (size_t unit = w.from; unit < w.from + w.units;) {
+      const size_t block = unit / w.piece, at = block * kBlockPanel + lane;
+      const size_t end = std::min(w.from + w.units, (block + 1) * w.piece);
+      const F<V> scale = V::load(w.scales + at);
+      const F<V> zero = w.zeros == nullptr ? V::set(static_cast<float>(1 << (kBits - 1)))
+                                           : V::to_float(V::load_u8(w.zeros + at));
+      const F<V> least = w.minima == nullptr ? V::set(0.0f) : V::load(w.minima + at);
+      const auto add = [&](F<V> values)
+                           INTACT_INLINE_BODY { store(w.minima == nullptr ? values : values + least); };
+      for (; unit < end; ++unit) {
+        const uint8_t* const codes = w.codes + unit * kUnitBytes + lane * 4;
+        const I<V> first = V::load_int(codes);
+        widen_half<V, kBits, 0>(first, zero, scale, add);
+        const I<V> second =
+            kBits == 4 ? V::template shift_right<4>(first) : V::load_int(codes + kUnitBytes - 64);
+        widen_half<V, kBits, 0>(second, zero, scale, add);
+      }
+    }
+  }
+}
+
 template <class S>
 constexpr BlockGemmOps ops_of() {
-  return {kGroup, true, 1, 0, S::kPanels, multiply<S, 4>, multiply<S, 8>};
+  return {kGroup,
+          true,
+          1,
+          0,
+          S::kPanels,
+          multiply<S, 4>,
+          multiply<S, 8>,
+          widen<typename S::V, 4>,
+          widen<typename S::V, 8>};
 }
 
 }  // namespace intact::block_gemm

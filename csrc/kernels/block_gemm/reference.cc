@@ -51,8 +51,25 @@ void multiply(const BlockGemm& g) {
   }
 }
 
+template <int kBits>
+void widen(const BlockFloats& w) {
+  constexpr size_t kUnitBytes = kBits * 16;
+  float* to = w.to;
+  for (size_t k = w.from * kBlockUnit; k < (w.from + w.units) * kBlockUnit; ++k, to += w.width) {
+    const size_t half = k % kBlockUnit / 4;
+    const uint8_t* const codes = w.codes + k / kBlockUnit * kUnitBytes + (kBits == 8 ? half * 64 : 0) + k % 4;
+    for (size_t i = 0; i < kBlockPanel; ++i) {
+      const size_t at = k / kBlockUnit / w.piece * kBlockPanel + i;
+      const int code = kBits == 8 ? codes[4 * i] : codes[4 * i] >> (4 * half) & 15;
+      const int zero = w.zeros == nullptr ? 1 << (kBits - 1) : w.zeros[at];
+      const float value = static_cast<float>(code - zero) * w.scales[at];
+      to[i / w.width * w.pitch + i % w.width] = w.minima == nullptr ? value : value + w.minima[at];
+    }
+  }
+}
+
 }  // namespace
 
-const BlockGemmOps block_gemm_ref = {kGroup, true, 1, 0, 1, multiply<4>, multiply<8>};
+const BlockGemmOps block_gemm_ref = {kGroup, true, 1, 0, 1, multiply<4>, multiply<8>, widen<4>, widen<8>};
 
 }  // namespace intact

@@ -1,10 +1,12 @@
 // tdpbssd: 16 rows by the 16 outputs of a panel by up to 64 elements in one instruction. A panel becomes
 // signed bytes once, then all rows pass by; to scale the sums of a piece is vectors' work.
 #include "base/inline.h"
-#include "kernels/block_gemm/block_gemm.h"
+#include "kernels/block_gemm/generic.h"
 
 #if INTACT_ARCH_X86 && defined(INTACT_AMX)
 #include <immintrin.h>
+
+#include "base/vector/avx512.h"
 
 namespace intact {
 namespace {
@@ -200,7 +202,15 @@ void multiply(const BlockGemm& g) {
 
 }  // namespace
 
-const BlockGemmOps block_gemm_amx = {kGroup, false, 5, 128, 1, multiply<4>, multiply<8>};
+const BlockGemmOps block_gemm_amx = {kGroup,
+                                     false,
+                                     5,
+                                     128,
+                                     1,
+                                     multiply<4>,
+                                     multiply<8>,
+                                     block_gemm::widen<Avx512, 4>,
+                                     block_gemm::widen<Avx512, 8>};
 
 }  // namespace intact
 #endif

@@ -41,9 +41,40 @@ struct Vnni512 {
   }
 };
 
+// A table holds what codes less half of their range are: a permutation reads the lowest 4 bits of each output
+// alone. That is 31 instructions for a unit where the general form has 47.
+void widen4(const BlockFloats& w) {
+  if (w.zeros != nullptr || w.minima != nullptr || w.width < kBlockPanel) {
+    return block_gemm::widen<Avx512, 4>(w);
+  }
+  const __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+  float* to = w.to;
+  for (size_t unit = w.from; unit < w.from + w.units; ++unit) {
+    const __m512 scale = _mm512_loadu_ps(w.scales + unit / w.piece * kBlockPanel);
+    const __m512i codes = _mm512_loadu_si512(w.codes + unit * 64);
+    const auto store = [&](__m512i code) INTACT_INLINE_BODY {
+      _mm512_storeu_ps(to, _mm512_mul_ps(_mm512_permutexvar_ps(code, table), scale));
+      to += w.width;
+    };
+    store(codes);
+    store(_mm512_srli_epi32(codes, 8));
+    store(_mm512_srli_epi32(codes, 16));
+    store(_mm512_srli_epi32(codes, 24));
+    store(_mm512_srli_epi32(codes, 4));
+    store(_mm512_srli_epi32(codes, 12));
+    store(_mm512_srli_epi32(codes, 20));
+    store(_mm512_srli_epi32(codes, 28));
+  }
+}
+
+constexpr BlockGemmOps with_table(BlockGemmOps ops) {
+  ops.widen4 = widen4;
+  return ops;
+}
+
 }  // namespace
 
-const BlockGemmOps block_gemm_vnni = block_gemm::ops_of<Vnni512>();
+const BlockGemmOps block_gemm_vnni = with_table(block_gemm::ops_of<Vnni512>());
 
 }  // namespace intact
 #endif

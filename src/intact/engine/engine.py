@@ -33,7 +33,8 @@ from intact.engine.reference import sizes_of_parts
 from intact.engine.selftest import differing_outputs, make_selftest
 from intact.engine.shapes import retry_with_sizes, zeros_of
 from intact.engine.specialize import Plans
-from intact.engine.steps import Dim, Shape, Step
+from intact.engine.steps import BlockFloatLinear, Dim, Shape, Step
+from intact.engine.steps.base.wiring import constants
 from intact.engine.user_arrays import as_input, as_output
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
@@ -264,7 +265,8 @@ class Engine:
         if not self._ready:
             with suppress(QuantValueError, UnsupportedError):
                 self.prepare(_shapes(self._zeros()))
-        packed = {key: array for key, array in self.packed_weights.items() if key[0] in self.plan.constants}
+        owners = self.plan.constants.keys() - _weights_to_widen(self.plan)
+        packed = {key: array for key, array in self.packed_weights.items() if key[0] in owners}
         save(path, self.plan, packed, self.backend.used() if isinstance(self.backend, Tunable) else None)
 
     def __reduce__(self) -> tuple[Callable[..., Engine], tuple[bytes, dict[str, Any]]]:
@@ -332,6 +334,17 @@ class Engine:
                 np.empty(shape, port.dtype) if fresh else as_output(array, port.name, port.dtype, shape)
             )
         return outputs
+
+
+def _weights_to_widen(plan: Plan) -> set[str]:
+    """Return the constants that nothing but products of floats with block weights reads.
+
+    Their plans stay as large as the model: to pack them takes less time than one of their products.
+    """
+    widening, read = set[str](), set[str]()
+    for step in plan.steps:
+        (widening if isinstance(step, BlockFloatLinear) else read).update(constants(step))
+    return widening - read
 
 
 def _nbytes(executable: Executable) -> int:

@@ -49,6 +49,7 @@ from intact.engine.steps.moves.scatter_rows import ScatterRows
 from intact.engine.steps.moves.slice import Slice
 from intact.engine.steps.moves.stack_planes import StackPlanes
 from intact.engine.steps.moves.transpose import Transpose
+from intact.engine.steps.products.block_float_linear import BlockFloatLinear
 from intact.engine.steps.products.block_linear import BlockLinear
 from intact.engine.steps.products.cached_attention import CachedAttention
 from intact.engine.steps.products.chosen_linear import ChosenLinear
@@ -74,12 +75,13 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 """Every kind of step, by the name that plan files have for it."""
 
 __all__ = [
-    "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockGather", "BlockLinear", "CachedAttention", "Call",
-    "ChosenLinear", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum", "Dequantize", "Dim",
-    "DynamicQuantize", "Elementwise", "Epilogue", "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv",
-    "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather", "GatherElements",
-    "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize",
-    "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "Rotary",
+    "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockFloatLinear", "BlockGather", "BlockLinear",
+    "CachedAttention", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum",
+    "Dequantize", "Dim", "DynamicQuantize", "Elementwise", "Epilogue", "Expand", "FakeQuantize",
+    "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
+    "Gather", "GatherElements", "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear", "MatMul",
+    "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",
+    "Rotary",
     "ScatterElements", "ScatterRows", "Shape", "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize",
     "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "writes",
 ]  # fmt: skip

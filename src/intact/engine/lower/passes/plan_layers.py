@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from intact.engine.plan import Plan
 from intact.engine.steps import (
     Add,
+    BlockFloatLinear,
     BlockLinear,
     Conv,
     ConvTranspose,
@@ -45,7 +46,17 @@ from intact.placement import Placement, is_pair
 _SUMS = (BlockLinear, Conv, ConvTranspose, Linear, MatMul)
 _INTEGER = (*_SUMS, Add, Pool, Table)
 """They read codes and compute with them."""
-_FLOAT = (FakeQuantize, FloatConv, FloatConvTranspose, FloatLinear, FloatMatMul, LayerNorm, Reduce, Softmax)
+_FLOAT = (
+    BlockFloatLinear,
+    FakeQuantize,
+    FloatConv,
+    FloatConvTranspose,
+    FloatLinear,
+    FloatMatMul,
+    LayerNorm,
+    Reduce,
+    Softmax,
+)
 """They compute in float whatever they read and write."""
 _BORDERS = (Quantize, SplitQuantize, Dequantize, Rescale, Reinterpret)
 
@@ -202,6 +213,8 @@ def _layer_summary(plan: Plan, steps: Sequence[Step], precision: Precision) -> s
         return f"it multiplies codes of 16 bits by int8 weights, in integers; it writes {written}"
     if product := next((step for step in steps if isinstance(step, BlockLinear)), None):
         return _numerics_of(plan, product)
+    if floats := next((step for step in steps if isinstance(step, BlockFloatLinear)), None):
+        return f"it multiplies floats by the floats of {_weights_of(floats)}; it writes {written}"
     if any(isinstance(step, _SUMS) for step in steps):
         return f"all that it multiplies comes in int8; it writes {written}"
     if precision == "int8":
@@ -217,8 +230,12 @@ def _numerics_of(plan: Plan, product: BlockLinear) -> str:
         "one range for all" if quantize is None or not quantize.block
         else f"a range per {quantize.block}"
     )  # fmt: skip
-    per = "channel" if product.block >= product.inputs else str(product.block)
     return (
-        f"it multiplies {plan.tensors[product.x].dtype} codes with {of_x} of its input by weights "
-        f"of {product.bits} bits with a scale per {per}, in integers; it writes float"
+        f"it multiplies {plan.tensors[product.x].dtype} codes with {of_x} of its input by "
+        f"{_weights_of(product)}, in integers; it writes float"
     )
+
+
+def _weights_of(product: BlockLinear | BlockFloatLinear) -> str:
+    per = "channel" if product.block >= product.inputs else str(product.block)
+    return f"weights of {product.bits} bits with a scale per {per}"

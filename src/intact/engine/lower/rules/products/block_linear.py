@@ -10,6 +10,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, is_f
 from intact.engine.lower.base.float_weights import bias_vector, write_floats
 from intact.engine.lower.base.rule import who
 from intact.engine.lower.rules.elements.dynamic_quantize import quantize_blocks, quantize_whole
+from intact.engine.lower.rules.products.block_float_linear import has_block_codes, write_block_floats
 from intact.engine.lower.rules.products.float_linear import write_float_linear
 from intact.engine.steps import BlockLinear
 from intact.engine.steps.products.block_linear import misfit
@@ -34,6 +35,9 @@ def lower_matmul_nbits(builder: PlanBuilder, node: Node) -> None:
     x = builder.real(node.inputs[0])
     if not has_block_product(weights, ops.MatMulNBits.of(node).accuracy_level):
         y = write_floats(builder, node.outputs[0])
+        if has_block_codes(weights):
+            write_block_floats(builder, [node], x, y, weights, bias)
+            return
         write_float_linear(builder, [node], x, y, np.ascontiguousarray(dequantize_blocks(weights).T), bias)
         return
     codes, scales = quantize_blocks(builder, node, x, weights.block_size)

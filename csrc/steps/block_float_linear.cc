@@ -1,0 +1,138 @@
+#include "steps/block_float_linear.h"
+
+#include <algorithm>
+
+#include "kernels/registry.h"
+#include "steps/common/row_index.h"
+
+namespace intact {
+namespace {
+
+// Of a tile of weights: 128 KiB of floats, in the second cache. A quarter of it costs many rows 15%, because
+// sums are stored and loaded again between parts (Zen 4, MatMulNBits of accuracy level 0).
+constexpr int64_t kColumns = 64, kDepthUnits = 64;
+constexpr int64_t kRows = 256;  // of an item: what widening costs is shared by them
+
+int64_t parts_of(int64_t n, int64_t part) { return (n + part - 1) / part; }
+
+class BlockFloatLinear final : public Step {
+ public:
+  BlockFloatLinear(const FloatGemmOps& floats, const BlockGemmOps& blocks, const BlockFloatLinearSpec& s,
+                   const BlockCut& cut)
+      : floats_(floats), blocks_(blocks), s_(s), cut_(cut), rows_(s.y.sizes[0]), columns_(s.y.sizes[1]) {
+    demand_rows(s.x);
+    demand_rows(s.y);
+    demand(s.x.type == Type::f32 && s.y.type == Type::f32, "a product of floats is of float32");
+    for (const View* v : {&s.x, &s.y}) demand(v->strides[0] % 4 == 0 && v->offset % 4 == 0, "rows of floats");
+    demand(s.x.sizes[0] == rows_ && s.x.sizes[1] == cut.k, "rows are as long as the weights");
+    demand(s.bits == 4 || s.bits == 8, "codes have 4 or 8 bits");
+    demand(columns_ > 0 && columns_ < kMostElements, "there are outputs");
+    demand(cut.w_every == 1, "activations have no blocks");
+    demand(kColumns % static_cast<int64_t>(floats.panel) == 0, "a tile is of whole panels");
+    const auto panels = static_cast<size_t>(parts_of(columns_, static_cast<int64_t>(kBlockPanel)));
+    const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
+    demand_vector(s.weight, Type::u8, panels * static_cast<size_t>(cut.units * s.bits) * 16, "packed codes");
+    demand_vector(s.scales, Type::f32, values, "a scale for each block of weights");
+    if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
+    if (s.minima) demand_vector(*s.minima, Type::f32, values, "a minimum for each block of weights");
+    if (s.start) demand_vector(*s.start, Type::f32, static_cast<size_t>(columns_), "a start for each output");
+    block_ = std::max<int64_t>(1, std::min(kRows, rows_));
+    row_blocks_ = parts_of(rows_, block_);
+    declare();
+  }
+
+  std::string name() const override { return name_of(&floats_); }
+  size_t items() const override { return static_cast<size_t>(row_blocks_ * parts_of(columns_, kColumns)); }
+  size_t scratch() const override {
+    return align64(2 * static_cast<size_t>(block_) * sizeof(void*)) + tile_floats() * sizeof(float);
+  }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    for (size_t item = begin; item < end; ++item) {
+      const auto at = static_cast<int64_t>(item);
+      multiply(memory, at % row_blocks_ * block_, at / row_blocks_ * kColumns, scratch);
+    }
+  }
+
+ private:
+  size_t tile_floats() const {
+    return static_cast<size_t>(kColumns * std::min(kDepthUnits, cut_.units)) * kBlockUnit;
+  }
+
+  void declare() {
+    for (const View* v : {&s_.x, &s_.weight, &s_.scales}) reads(*v);
+    for (const std::optional<View>* v : {&s_.zeros, &s_.minima, &s_.start}) {
+      if (*v) reads(**v);
+    }
+    writes(s_.y);
+  }
+
+  // Rows from `row` on by columns from `column` on, one part of k after the other.
+  void multiply(const Memory& memory, int64_t row, int64_t column, uint8_t* scratch) const {
+    const int64_t rows = std::min(block_, rows_ - row);
+    auto* const a = reinterpret_cast<const float**>(scratch);
+    auto* const y = reinterpret_cast<float**>(scratch) + block_;
+    auto* const tile =
+        reinterpret_cast<float*>(scratch + align64(2 * static_cast<size_t>(block_) * sizeof(void*)));
+    for (int64_t r = 0; r < rows; ++r) {
+      a[r] = row_of<const float>(s_.x, memory, row + r);
+      y[r] = row_of<float>(s_.y, memory, row + r) + column;
+    }
+    FloatGemm g{};
+    ptrdiff_t offset = 0;
+    g.a = a;
+    g.offsets = &offset;
+    g.runs = 1;
+    g.step = 1;
+    g.b = tile;
+    g.pitch = tile_floats() / static_cast<size_t>(kColumns) * floats_.panel;
+    g.start = s_.start ? s_.start->at<float>(memory) + column : nullptr;
+    g.y = y;
+    g.rows = static_cast<size_t>(rows);
+    g.columns = static_cast<size_t>(std::min(kColumns, columns_ - column));
+    for (int64_t unit = 0; unit < cut_.units; unit += kDepthUnits) {
+      widen(memory, column, unit, g.pitch, tile);
+      offset = static_cast<ptrdiff_t>(unit * static_cast<int64_t>(kBlockUnit));
+      g.length = static_cast<size_t>(
+          std::min(kDepthUnits * static_cast<int64_t>(kBlockUnit), cut_.k - static_cast<int64_t>(offset)));
+      floats_.multiply(g);
+      g.more = true;
+    }
+  }
+
+  void widen(const Memory& memory, int64_t column, int64_t unit, size_t pitch, float* tile) const {
+    const auto width = static_cast<int64_t>(kBlockPanel);
+    BlockFloats w{};
+    w.piece = static_cast<size_t>(cut_.piece);
+    w.from = static_cast<size_t>(unit);
+    w.units = static_cast<size_t>(std::min(kDepthUnits, cut_.units - unit));
+    w.width = floats_.panel;
+    w.pitch = pitch;
+    const int64_t end = std::min(column + kColumns, columns_);
+    for (int64_t at = column; at < end; at += width) {
+      const int64_t panel = at / width, values = panel * cut_.w_blocks * width;
+      w.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
+      w.scales = s_.scales.at<const float>(memory) + values;
+      if (s_.zeros) w.zeros = s_.zeros->at<const uint8_t>(memory) + values;
+      if (s_.minima) w.minima = s_.minima->at<const float>(memory) + values;
+      const auto first = static_cast<size_t>(at - column);
+      w.to = tile + first / w.width * pitch + first % w.width;
+      s_.bits == 4 ? blocks_.widen4(w) : blocks_.widen8(w);
+    }
+  }
+
+  const FloatGemmOps& floats_;
+  const BlockGemmOps& blocks_;
+  BlockFloatLinearSpec s_;
+  BlockCut cut_;
+  int64_t rows_, columns_, block_ = 1, row_blocks_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_block_float_linear(const FloatGemmOps& floats, const BlockGemmOps& blocks,
+                                              const BlockFloatLinearSpec& spec, const BlockCut& cut) {
+  return std::make_unique<BlockFloatLinear>(floats, blocks, spec, cut);
+}
+
+}  // namespace intact

@@ -1,0 +1,23 @@
+// Rows of floats times the floats of block weights (N67), by a product of floats (N51). Weights are widened
+// tile by tile, for rows that then read them from the cache.
+#pragma once
+
+#include "kernels/float_gemm/float_gemm.h"
+#include "steps/block_linear.h"
+
+namespace intact {
+
+struct BlockFloatLinearSpec {
+  View x;  // f32 [rows, k], neighbours side by side
+  View y;  // f32 [rows, n], likewise
+  int bits;  // 4 or 8
+  View weight, scales;  // packed, as for BlockLinearSpec
+  std::optional<View> zeros, minima;
+  std::optional<View> start;  // f32 [n]
+};
+
+// Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
+std::unique_ptr<Step> make_block_float_linear(const FloatGemmOps& floats, const BlockGemmOps& blocks,
+                                              const BlockFloatLinearSpec& spec, const BlockCut& cut);
+
+}  // namespace intact

@@ -1,0 +1,67 @@
+"""The step for a product of floats with weights in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Annotated
+
+import numpy as np
+
+from intact import numerics
+from intact.engine.steps.base.block_constants import block_weights, check_block_constants
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Const, Read, Write
+from intact.engine.steps.products.block_linear import misfit
+from intact.engine.steps.products.float_linear import check_bias
+
+
+@dataclass(frozen=True)
+class BlockFloatLinear(Step):
+    """Floats x [..., in] times the floats of weights in blocks (N67), from the bias [out] on (N51).
+
+    Attributes:
+        weight, scales, inputs, bits, block, zero_points, minima: The weights, as `BlockConstants` says; a
+            row for each output.
+    """
+
+    kind = "block_float_linear"
+    x: Read
+    y: Write
+    weight: Annotated[str, Const("uint8", 2)]
+    scales: Annotated[str, Const("float32", 2)]
+    inputs: int
+    bits: int
+    block: int
+    zero_points: Annotated[str, Const("uint8", 2)] = ""
+    minima: Annotated[str, Const("float32", 2)] = ""
+    bias: Annotated[str, Const("float32", 1)] = ""
+
+    def check(self, checker: Checker) -> None:
+        check_block_constants(self, checker)
+        check_bias(checker, self.bias, checker.sizes(self.weight)[0])
+        checker.one_rank(self.x, self.y)
+        checker.floats(self.x, self.y)
+        why = misfit(self.inputs, self.block, self.inputs)
+        checker.that(not why, why, "blocks that kernels multiply")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        x = sizes.of(self.x)
+        if x[-1] != self.inputs:
+            raise mismatch(self.x, f"{x[-1]} columns", f"{self.inputs}, as its weight has")
+        return *x[:-1], sizes.of(self.weight)[0]
+
+    def evaluate(self, run: Run) -> None:
+        x = run.array(self.x)
+        weight = np.ascontiguousarray(numerics.dequantize_blocks(block_weights(self, run)).T)
+        start = run.array(self.bias) if self.bias else None
+        y = numerics.float_product(x.reshape(prod(x.shape[:-1]), x.shape[-1]), weight, start)
+        run.bind(self.y, y.reshape(*x.shape[:-1], weight.shape[1]))
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        return prod(shape_of(self.y)) * self.inputs
