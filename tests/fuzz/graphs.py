@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from tests.fuzz import elements, layers, recurrent
+from tests.fuzz import blocks, elements, layers, recurrent
 from tests.fuzz.net import Impossible, Net
 
 FEATURES = frozenset({"empty", "no_channels", "one_sided", "wild"})
 """Features that `off` may leave out."""
 
-_STEPS = (*layers.STEPS, *elements.STEPS, *recurrent.STEPS)
+_STEPS = (*layers.STEPS, *elements.STEPS, *recurrent.STEPS, *blocks.STEPS)
 _WEIGHTS = np.array([weight for weight, _ in _STEPS])
 BATCHES = (2, 1, 3, 0, 5)
 
