@@ -64,21 +64,26 @@ def quantize(model: Any, data: Any = None, **options: Any) -> Any:
             module may go without, with an ``example``: it then gets quantizers, and ranges by `calibrate`.
         **options: Passed on: see `intact.ptq.quantize` and `intact.torch.quantize`. With ``block=32``,
             ``activations="dynamic-int8"`` or a method of weights ("rtn", "gptq", "awq") weights alone get
-            codes, in blocks: see `intact.ptq.blocks.quantize_weights`; that needs no data.
+            codes, in blocks: see `intact.ptq.blocks.quantize_weights`, and for modules
+            `intact.torch.quantize_weights`; that needs no data.
 
     Returns:
         For ONNX an `intact.ptq.QuantizedModel` with `save`, `explain` and `proto`, or an
-        `intact.ptq.blocks.BlockQuantizedModel`; for a module what `intact.torch.quantize` returns.
+        `intact.ptq.blocks.BlockQuantizedModel`; for a module what `intact.torch.quantize` returns, or an
+        `intact.torch.BlockQuantizedModule`.
 
     Raises:
         QuantValueError: There are no data for an ONNX model, or neither data nor example for a module.
     """
-    if _is_module(model):
-        from intact.torch import quantize as quantize_module
-
-        return quantize_module(model, data, **options)
     from intact.ptq import quantize_weights, wants_blocks
 
+    if _is_module(model):
+        from intact.torch import quantize as quantize_module
+        from intact.torch import quantize_weights as quantize_module_weights
+
+        if wants_blocks(options):
+            return quantize_module_weights(model, data, **options)
+        return quantize_module(model, data, **options)
     if wants_blocks(options):
         return quantize_weights(model, data, **options)
     if data is None:
@@ -218,7 +223,8 @@ def compile(
         NotQuantizedWarning: A model without Q/DQ pairs: it runs, in float. Or one with layers that quantize
             their input while they run, where they run in ONNX Runtime.
     """
-    if _is_module(model) or _is_result(model, "intact.torch", "GraphModeResult"):
+    results = ("GraphModeResult", "BlockQuantizedModule")
+    if _is_module(model) or any(_is_result(model, "intact.torch", name) for name in results):
         from intact.torch import compile as compile_module
 
         open_sizes = {"dynamic_batch": dynamic_batch, "dynamic_shapes": dynamic_shapes}

@@ -12,7 +12,8 @@ from torch import nn
 import intact.torch
 from intact import numerics
 from intact.errors import QuantValueError, UnsupportedError
-from intact.torch.dynamic_quantization import DynamicLinear
+from intact.ptq.blocks import BlockFormat
+from intact.torch.block_weights import BlockWeightLinear
 
 
 def net() -> nn.Sequential:
@@ -24,7 +25,7 @@ def net() -> nn.Sequential:
 def test_the_numbers_are_those_of_the_reference(weights: str, block: int | None) -> None:
     torch.manual_seed(1)
     linear = nn.Linear(40, 24)
-    layer, x = DynamicLinear(linear, weights, block), torch.randn(2, 3, 40)
+    layer, x = BlockWeightLinear.from_linear(linear, BlockFormat(weights, block or 40)), torch.randn(2, 3, 40)
     codes = numerics.split_stream(layer.codes.numpy(), layer.bits, 40)
     middle = np.full(layer.scales.shape, 2 ** (layer.bits - 1), np.uint8)
     stored = numerics.BlockWeights(codes, f"uint{layer.bits}", layer.scales.numpy(), layer.block, middle)
@@ -39,14 +40,19 @@ def test_called_as_pytorch_is() -> None:
     model = net()
     before = copy.deepcopy(model.state_dict())
     quantized = intact.torch.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
-    assert [type(m).__name__ for m in quantized] == ["DynamicLinear", "GELU", "LayerNorm", "DynamicLinear"]
+    assert [type(m).__name__ for m in quantized] == [
+        "BlockWeightLinear",
+        "GELU",
+        "LayerNorm",
+        "BlockWeightLinear",
+    ]
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
     x = torch.randn(5, 40)
     torch.testing.assert_close(quantized(x), model(x), atol=0.05, rtol=0)
     named = intact.torch.quantize_dynamic(model, {"3"})
-    assert [type(m).__name__ for m in named] == ["Linear", "GELU", "LayerNorm", "DynamicLinear"]
+    assert [type(m).__name__ for m in named] == ["Linear", "GELU", "LayerNorm", "BlockWeightLinear"]
     assert intact.torch.quantize_dynamic(model, inplace=True) is model
-    assert isinstance(intact.torch.quantize_dynamic(nn.Linear(8, 8)), DynamicLinear)
+    assert isinstance(intact.torch.quantize_dynamic(nn.Linear(8, 8)), BlockWeightLinear)
 
 
 def test_a_sample_does_not_depend_on_its_batch() -> None:

@@ -17,18 +17,20 @@ def nbits_inputs(weights: BlockWeights) -> tuple[dict[str, NDArray], dict[str, i
     """Return the inputs and attributes of a MatMulNBits with these weights.
 
     Args:
-        weights: Shape [N, K], 2, 4 or 8 bits, blocks of a power of 2 from 16 on.
+        weights: Shape [N, K], 2 to 8 bits, blocks of a power of 2 from 16 on. Codes of 3 bits are stored in
+            4, those of 5 to 7 in 8.
     Returns:
         ``B`` uint8 [N, blocks, block_size * bits / 8], ``scales`` [N, blocks], where they are needed
         ``zero_points`` uint8 [N, bytes]; and K, N, bits and block_size.
     Raises:
         UnsupportedError: The operator has no such grid.
     """
-    bits, size = weights.bits, weights.block_size
-    if weights.codes.ndim != 2 or bits not in (2, 4, 8) or size < 16 or size & (size - 1):
+    size = weights.block_size
+    bits = next((stored for stored in (2, 4, 8) if weights.bits <= stored), 0)
+    if weights.codes.ndim != 2 or not bits or size < 16 or size & (size - 1):
         raise UnsupportedError(
-            "weights", f"{bits} bits in blocks of {size}, shape {list(weights.shape)}",
-            "2, 4 or 8 bits in blocks of 16, 32, 64 ... along the last of two axes, for MatMulNBits",
+            "weights", f"{weights.bits} bits in blocks of {size}, shape {list(weights.shape)}",
+            "2 to 8 bits in blocks of 16, 32, 64 ... along the last of two axes, for MatMulNBits",
             "cut the blocks, or write DequantizeLinear",
         )  # fmt: skip
     fitted = regrid(weights, BlockGrid("MatMulNBits", f"uint{bits}", scales=_SCALES, zero_points=True))

@@ -25,7 +25,7 @@ from intact.graph.core.float_values import float_value, float_value_of
 from intact.graph.core.invariants import check_after, check_graph
 from intact.graph.core.notes import Note
 from intact.graph.core.paths import nodes_between
-from intact.graph.core.proto import to_proto
+from intact.graph.core.proto import forget_domain, to_proto
 from intact.graph.core.prune import lift_constants, prune
 from intact.graph.core.quantization_view import (
     QuantizedValue,
@@ -182,6 +182,7 @@ __all__ = [
     "read_block_table",
     "read_block_weight",
     "read_model",
+    "forget_domain",
     "forget_doubtful_names",
     "refresh_shapes",
     "register_operator",

@@ -20,9 +20,14 @@ except ModuleNotFoundError as error:
 
 from intact.torch import calib, cuda_ext, nn, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
+from intact.torch.block_weights import (
+    BlockQuantizedModule,
+    BlockWeightLinear,
+    quantize_dynamic,
+    quantize_weights,
+)
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
 from intact.torch.compile_module import compile
-from intact.torch.dynamic_quantization import quantize_dynamic
 from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
 from intact.torch.hf_quantizer import install as _register_with_transformers
 from intact.torch.module_replacement import ReplaceReport, replace_modules
@@ -44,6 +49,8 @@ if "torch._dynamo" in _sys.modules:  # two seconds of import, that who compiles 
     _register()
 
 __all__ = [
+    "BlockWeightLinear",
+    "BlockQuantizedModule",
     "BlockReport",
     "CalibrationResult",
     "ExportReport",
@@ -71,6 +78,7 @@ __all__ = [
     "quant_modules",
     "quantize",
     "quantize_dynamic",
+    "quantize_weights",
     "reconstruct",
     "replace_modules",
     "save_checkpoint",

@@ -14,6 +14,7 @@ from intact import graph
 from intact.engine import Engine
 from intact.engine import compile as build
 from intact.errors import QuantValueError
+from intact.torch.block_weights import BlockQuantizedModule, BlockWeightLinear
 from intact.torch.graph_mode import GraphModeResult
 from intact.torch.models.batches import device_of, move_to
 from intact.torch.models.modules import require_module
@@ -24,7 +25,7 @@ __all__ = ["compile", "engine_of"]
 
 
 def compile(
-    model: nn.Module | GraphModeResult,
+    model: nn.Module | GraphModeResult | BlockQuantizedModule,
     example: Any = None,
     *,
     dynamic_batch: bool = True,
@@ -35,8 +36,9 @@ def compile(
     """Return the engine that runs a quantized module in int8, as it would run the file that `export` writes.
 
     Args:
-        model: A module whose quantizers have their ranges, or what `quantize` returned; left as it is. The
-            engine has weights of its own: one that is trained on is compiled again.
+        model: A module whose quantizers have their ranges, or with block weights, or what `quantize`
+            returned; left as it is. The engine has weights of its own: one that is trained on is compiled
+            again.
         example: One input of the model: a tensor, a tuple of positional or a dict of named arguments.
         dynamic_batch: Leave the first dimension of the inputs that share it open.
         dynamic_shapes: What else stays open, as `torch.export.export` takes it, in place of `dynamic_batch`:
@@ -51,7 +53,7 @@ def compile(
         CalibrationError: A quantizer has no range, or is still collecting.
         UnsupportedError: The model cannot be traced.
     """
-    if isinstance(model, GraphModeResult):
+    if isinstance(model, GraphModeResult | BlockQuantizedModule):
         model = model.model
     require_module(model, "compile")
     if example is None:
@@ -89,7 +91,7 @@ def engine_of(model: nn.Module, call: Call, sizes: Mapping[str, Any], **options:
     """
     with torch.no_grad():
         qdq_graph, pairs = qdq_model(model, call, **sizes)
-    if not pairs and not any(isinstance(m, TensorQuantizer) for m in model.modules()):
+    if not pairs and not any(isinstance(m, TensorQuantizer | BlockWeightLinear) for m in model.modules()):
         return None
     graph.own_weights(qdq_graph)
     return build(qdq_graph, **options)

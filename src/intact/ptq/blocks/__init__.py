@@ -5,16 +5,30 @@ result.save("model.int4.onnx")
 """
 
 from intact.ptq.blocks.block_format import BlockFormat
-from intact.ptq.blocks.block_settings import ACTIVATIONS, METHODS, OPERATORS, BlockSettings, wants_blocks
+from intact.ptq.blocks.block_settings import (
+    ACTIVATIONS,
+    METHODS,
+    OPERATORS,
+    BlockSettings,
+    settings_of,
+    wants_blocks,
+)
 from intact.ptq.blocks.channel_scales import search_channel_scales
 from intact.ptq.blocks.fit_scales import round_to_nearest
 from intact.ptq.blocks.gptq import damp, round_with_hessian
-from intact.ptq.blocks.quantize_weights import BlockQuantizedModel, LayerCodes, quantize_weights
+from intact.ptq.blocks.quantize_weights import (
+    BlockQuantizedModel,
+    LayerCodes,
+    quantize_weights,
+    summarize,
+)
 from intact.ptq.blocks.refine_codes import refine
-from intact.ptq.blocks.round_group import take_rows
+from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group, take_rows
+from intact.ptq.blocks.write_layers import QDQ_OPSET, insert_dequantize, insert_nbits
 
 __all__ = [
-    "ACTIVATIONS", "METHODS", "OPERATORS", "BlockFormat", "BlockQuantizedModel", "BlockSettings",
-    "LayerCodes", "wants_blocks", "damp", "quantize_weights", "refine", "round_to_nearest",
-    "round_with_hessian", "search_channel_scales", "take_rows",
+    "ACTIVATIONS", "METHODS", "OPERATORS", "QDQ_OPSET", "RECIPES", "BlockFormat", "BlockQuantizedModel",
+    "BlockSettings", "InputMoments", "LayerCodes", "damp", "insert_dequantize", "insert_nbits",
+    "quantize_weights", "refine", "round_group", "round_to_nearest",
+    "round_with_hessian", "search_channel_scales", "settings_of", "summarize", "take_rows", "wants_blocks",
 ]  # fmt: skip

@@ -13,6 +13,9 @@ from intact.ptq.blocks.block_format import BlockFormat
 METHODS = ("auto", "rtn", "gptq", "awq")
 """Methods of choosing codes: the nearest; errors that cancel; the nearest with scaled channels."""
 
+NEED_DATA = ("gptq", "awq")
+"""Those that choose codes by the inputs of layers, and cannot go without."""
+
 ACTIVATIONS = ("float", "dynamic-int8")
 """Of the products: floats, or int8 in blocks of the weights' size, with ranges that the values give."""
 
@@ -50,11 +53,19 @@ class BlockSettings:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        grid = self.grid
+        _ = self.grid  # checks it
         _one_of("activations", self.activations, ACTIVATIONS)
         _one_of("method", self.method, METHODS)
         if self.operator is not None:
             _one_of("operator", self.operator, OPERATORS)
+
+    def check_operator(self) -> None:
+        """Refuse a grid, or activations, that the operator of the file cannot say.
+
+        Raises:
+            QuantValueError: Names the options.
+        """
+        grid = self.grid
         if self.file_operator == "MatMulNBits":
             size = grid.block_size
             if grid.bits not in (2, 4, 8) or size not in (16, 32, 64, 128, 256):
@@ -67,6 +78,18 @@ class BlockSettings:
             raise QuantValueError(
                 "operator", f"{self.operator} with activations {self.activations}", "MatMulNBits",
                 "leave it out: a DequantizeLinear says floats",
+            )  # fmt: skip
+
+    def check_data(self, data: object) -> None:
+        """Refuse a method that needs data where there are none.
+
+        Raises:
+            QuantValueError: There are none.
+        """
+        if data is None and self.method in NEED_DATA:
+            raise QuantValueError(
+                "data", f"none for method '{self.method}'", "inputs like those of its later work",
+                "give some, or take method='rtn'",
             )  # fmt: skip
 
     @property

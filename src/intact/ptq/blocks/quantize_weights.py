@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,23 @@ class LayerCodes:
     error: float
 
 
+def summarize(
+    settings: BlockSettings, layers: Sequence[LayerCodes], in_float: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return (label, figure) rows on what a quantization did."""
+    weights = sum(n * k for n, k in (layer.shape for layer in layers))
+    worst = max(layers, key=lambda layer: layer.error)
+    return [
+        ("layers with block weights", f"{len(layers):,}"),
+        ("layers in float", f"{len(in_float):,}"),
+        ("weights in codes", f"{weights:,}"),
+        ("format", f"{settings.weights} in blocks of {settings.block}"),
+        ("activations", settings.activations),
+        ("written as", settings.file_operator),
+        ("worst layer", f"{worst.name}: error {worst.error:.1e} of its output"),
+    ]
+
+
 @dataclass(repr=False)
 class BlockQuantizedModel:
     """Holds a model whose weights are codes in blocks; `print` shows a summary.
@@ -69,17 +86,7 @@ class BlockQuantizedModel:
 
     def summary(self) -> list[tuple[str, str]]:
         """Return (label, figure) rows."""
-        settings, weights = self.settings, sum(n * k for n, k in (layer.shape for layer in self.layers))
-        worst = max(self.layers, key=lambda layer: layer.error)
-        return [
-            ("layers with block weights", f"{len(self.layers):,}"),
-            ("layers in float", f"{len(self.in_float):,}"),
-            ("weights in codes", f"{weights:,}"),
-            ("format", f"{settings.weights} in blocks of {settings.block}"),
-            ("activations", settings.activations),
-            ("written as", settings.file_operator),
-            ("worst layer", f"{worst.name}: error {worst.error:.1e} of its output"),
-        ]
+        return summarize(self.settings, self.layers, self.in_float)
 
     @property
     def proto(self) -> Any:
@@ -112,11 +119,8 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
         UnsupportedError: ONNX Runtime cannot run the model.
     """
     settings = settings_of(options)
-    if data is None and settings.method in ("gptq", "awq"):
-        raise QuantValueError(
-            "data", f"none for method '{settings.method}'", "inputs like those of its later work",
-            "give some, or take method='rtn'",
-        )  # fmt: skip
+    settings.check_operator()
+    settings.check_data(data)
     model = graph.load(source)
     graph.run_stages(model, (pipelines.INLINE, pipelines.LIFT_CONSTANTS, pipelines.PRUNE))
     if settings.file_operator == "DequantizeLinear":
@@ -143,7 +147,7 @@ def _open_streams(model: Model, data: Any, settings: BlockSettings) -> tuple[Lay
 
     Nothing where the method needs no data.
     """
-    if data is None or settings.method == "rtn":
+    if data is None or not RECIPES[settings.method].needs_moments:
         return ()
     source = open_data(
         data, inputs_of(model), batch_size=settings.batch_size, num_batches=settings.num_batches

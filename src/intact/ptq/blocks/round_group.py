@@ -69,6 +69,11 @@ class Recipe:
     spreads_errors: bool = False
     corrects: bool = False
 
+    @property
+    def needs_moments(self) -> bool:
+        """True where a step looks at what the weights multiply."""
+        return self.scales_channels or self.spreads_errors or self.corrects
+
 
 RECIPES = {
     "rtn": Recipe(),

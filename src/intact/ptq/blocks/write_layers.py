@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from intact.formats import dequantize_inputs, nbits_inputs
 from intact.graph import Inserter, Model, Namer, Value, input_of, is_op, ops, take_place
@@ -29,23 +29,44 @@ def write_dequantize(model: Model, layer: LinearLayer, weights: BlockWeights) ->
     Raises:
         UnsupportedError: DequantizeLinear has no such grid.
     """
-    inputs, attributes = dequantize_inputs(weights)
-    inputs["x_scale"] = inputs["x_scale"].astype(layer.dtype)
     insert = Inserter(model.graph, layer.node, Namer(model.graph))
-    axis = 1
-    if not layer.transposes:
-        inputs, axis = {name: np.ascontiguousarray(part.T) for name, part in inputs.items()}, 0
     stem = layer.weight.name or layer.name
-    suffixes = {"x": "codes", "x_scale": "scales", "x_zero_point": "zero_points"}
-    constants = [insert.constant(f"{stem}.{suffixes[name]}", part) for name, part in inputs.items()]
     old = layer.node.inputs[1]
     assert old is not None
-    floats = insert.node(
-        "DequantizeLinear", constants, f"{stem}.floats", dtype=layer.weight.dtype, shape=old.shape,
-        axis=axis, block_size=attributes["block_size"],
-    )  # fmt: skip
+    floats = insert_dequantize(
+        insert, weights, stem, outputs_first=layer.transposes, dtype=layer.dtype, like=old
+    )
     layer.node.replace_input_with(1, floats)
     _drop(model, old)
+
+
+def insert_dequantize(
+    insert: Inserter, weights: BlockWeights, stem: str, *, outputs_first: bool,
+    dtype: DTypeLike = np.float32, like: Value | None = None,
+) -> Value:  # fmt: skip
+    """Add the codes of weights [N, K] and a DequantizeLinear; return its floats.
+
+    Args:
+        insert: Where.
+        weights: Shape [N, K].
+        stem: What constants are called after.
+        outputs_first: Whether codes lie as [N, K], and not as [K, N].
+        dtype: Of the floats.
+        like: Of the floats' shape; None: not known.
+    Raises:
+        UnsupportedError: DequantizeLinear has no such grid.
+    """
+    inputs, attributes = dequantize_inputs(weights)
+    inputs["x_scale"] = inputs["x_scale"].astype(dtype)
+    axis = 1
+    if not outputs_first:
+        inputs, axis = {name: np.ascontiguousarray(part.T) for name, part in inputs.items()}, 0
+    suffixes = {"x": "codes", "x_scale": "scales", "x_zero_point": "zero_points"}
+    constants = [insert.constant(f"{stem}.{suffixes[name]}", part) for name, part in inputs.items()]
+    return insert.node(
+        "DequantizeLinear", constants, f"{stem}.floats", dtype=constants[1].dtype,
+        shape=None if like is None else like.shape, axis=axis, block_size=attributes["block_size"],
+    )  # fmt: skip
 
 
 def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accuracy_level: int) -> None:
@@ -67,25 +88,14 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
         form = ops.Gemm.of(node)
         alpha, beta = form.alpha, form.beta
     scales = (weights.scales.astype(np.float32) * np.float32(alpha)).astype(layer.dtype)
-    inputs, attributes = nbits_inputs(replace(weights, scales=scales))
-    inputs["scales"] = inputs["scales"].astype(layer.dtype)
     names = Namer(model.graph)
     insert = Inserter(model.graph, node, names)
-    stem = layer.weight.name or layer.name
-    read: list[Value | None] = [node.inputs[0]]
-    for name, suffix in (("B", "codes"), ("scales", "scales"), ("zero_points", "zero_points")):
-        read.append(insert.constant(f"{stem}.{suffix}", inputs[name]) if name in inputs else None)
-    bias = input_of(node, 2)
+    bias, output, x = input_of(node, 2), node.outputs[0], node.inputs[0]
     stored = _stored_bias(bias, beta, layer)
-    if stored is not None:
-        read += [None, insert.constant(f"{stem}.bias", stored)]
-    while read[-1] is None:
-        read.pop()
-    output = node.outputs[0]
-    model.opset_imports.setdefault(ops.MICROSOFT, 1)
-    value = insert.node(
-        "MatMulNBits", read, layer.name, domain=ops.MICROSOFT, dtype=output.dtype, shape=output.shape,
-        accuracy_level=accuracy_level, **attributes,
+    assert x is not None
+    value = insert_nbits(
+        insert, x, replace(weights, scales=scales), stored, layer.weight.name or layer.name, accuracy_level,
+        name=layer.name, like=output,
     )  # fmt: skip
     if bias is not None and stored is None:
         value = insert.node("Add", [value, bias], layer.name, dtype=output.dtype, shape=output.shape)
@@ -93,6 +103,41 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
     take_place(node, [value], names)
     assert old is not None
     _drop(model, old)
+
+
+def insert_nbits(
+    insert: Inserter, x: Value, weights: BlockWeights, bias: NDArray | None, stem: str, accuracy_level: int,
+    *, name: str = "", like: Value | None = None,
+) -> Value:  # fmt: skip
+    """Add a MatMulNBits of a tensor; return its output.
+
+    Args:
+        insert: Where.
+        x: Of the dtype of the weights' scales.
+        weights: Shape [N, K].
+        bias: [N], or None.
+        stem: What constants are called after.
+        accuracy_level: As for `write_nbits`.
+        name: Of the node; "": the stem.
+        like: Of the output's shape; None: not known.
+    Raises:
+        UnsupportedError: MatMulNBits has no such grid.
+    """
+    dtype = weights.scales.dtype
+    inputs, attributes = nbits_inputs(weights)
+    inputs["scales"] = inputs["scales"].astype(dtype)
+    read: list[Value | None] = [x]
+    for key, suffix in (("B", "codes"), ("scales", "scales"), ("zero_points", "zero_points")):
+        read.append(insert.constant(f"{stem}.{suffix}", inputs[key]) if key in inputs else None)
+    if bias is not None:
+        read += [None, insert.constant(f"{stem}.bias", bias)]
+    while read[-1] is None:
+        read.pop()
+    insert.graph.opset_imports.setdefault(ops.MICROSOFT, 1)
+    return insert.node(
+        "MatMulNBits", read, name or stem, domain=ops.MICROSOFT, dtype=x.dtype,
+        shape=None if like is None else like.shape, accuracy_level=accuracy_level, **attributes,
+    )  # fmt: skip
 
 
 def _drop(model: Model, value: Value) -> None:

@@ -10,19 +10,20 @@ import torch
 from torch import Tensor, fx, nn
 
 from intact.errors import UnsupportedError
+from intact.torch.block_weights.layers import BlockWeightLinear
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.private_torch import is_static_input
 
 __all__ = ["DynamoGraph", "holds_quantizers", "is_constant"]
 
-_OPERATOR = torch.ops.intact.fake_quantize.default
+_OPERATORS = (torch.ops.intact.fake_quantize.default, torch.ops.intact.block_linear.default)
 
 
 def holds_quantizers(gm: fx.GraphModule) -> bool:
-    """Return whether anything is fake-quantized in a graph or its subgraphs."""
+    """Return whether a graph or its subgraphs quantize anything, or have block weights."""
     return any(
-        isinstance(module, TensorQuantizer)
-        or (isinstance(module, fx.GraphModule) and any(n.target is _OPERATOR for n in module.graph.nodes))
+        isinstance(module, TensorQuantizer | BlockWeightLinear)
+        or (isinstance(module, fx.GraphModule) and any(n.target in _OPERATORS for n in module.graph.nodes))
         for module in gm.modules()
     )
 

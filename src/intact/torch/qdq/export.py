@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from intact import graph, placement
 from intact.errors import IntactError, QuantValueError, UnsupportedError, require_path
+from intact.ptq.blocks import QDQ_OPSET
+from intact.torch.block_weights.layers import BlockWeightLinear
 from intact.torch.models.modules import require_module, unwrap
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.private_torch import pytree
@@ -132,7 +134,8 @@ def export(
         example: One input of the model: a tensor, a tuple of positional or a dict of named arguments.
         path: The file; written whole or not at all.
         opset: 13..25. 16-bit and 4-bit grids need 21, fp8 needs 19. None: 17, or what quantizers and
-            operators need.
+            operators need. Block weights under float activations are a DequantizeLinear from 21 on, which
+            is then the default, and ONNX Runtime's MatMulNBits in older opsets.
         fold_weights: Store weights as codes behind a DequantizeLinear; False: as floats in front of a pair.
         dynamic_batch: Leave the first dimension of the inputs that share it open, as "batch".
         dynamic_shapes: What else stays open, as `torch.export.export` takes it, in place of `dynamic_batch`:
@@ -202,7 +205,13 @@ def _default_opset(model: nn.Module) -> int:
     """Return the opset of a file where none is asked for."""
     quantizers = (m for m in model.modules() if isinstance(m, TensorQuantizer) and not m._disabled)
     formats = {q.format for q in quantizers if q._if_quant}
-    return max(DEFAULT_OPSET, *(graph.FORMAT_OPSETS.get(name, DEFAULT_OPSET) for name in formats), 0)
+    floats = any(isinstance(m, BlockWeightLinear) and m.activations == "float" for m in model.modules())
+    return max(
+        QDQ_OPSET if floats else 0,
+        DEFAULT_OPSET,
+        *(graph.FORMAT_OPSETS.get(name, DEFAULT_OPSET) for name in formats),
+        0,
+    )
 
 
 def _verify(

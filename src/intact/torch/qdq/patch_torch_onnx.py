@@ -26,6 +26,7 @@ from intact.graph.rewrites import GATHERED_MATMUL
 from intact.torch.alias import is_aliased
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.operators import fake_quantize as ops
+from intact.torch.qdq.block_markers import has_block_layers, opset_of_block_layers, write_block_layers
 from intact.torch.qdq.run_exporter import (
     MAX_TORCHSCRIPT_OPSET,
     PER_TENSOR_OPSET,
@@ -86,7 +87,8 @@ def export_pairs(
                 raise
             _write_traced(_trace_torchscript_instead(error, model, args, kwargs, opset, options), opset, f)
             return None
-    data = _to_bytes(program.model, _raise_opset(opset, graph.opset_of_markers(program.model)))
+    needed = max(graph.opset_of_markers(program.model), opset_of_block_layers(program.model))
+    data = _to_bytes(program.model, _raise_opset(opset, needed))
     _write(data, f)
     return program
 
@@ -152,6 +154,7 @@ def _trace_torchscript_instead(
 
 def _to_bytes(model: Any, opset: int) -> bytes:
     if opset >= graph.MIN_OPSET:
+        write_block_layers(model, opset)
         GATHERED_MATMUL(model)  # otherwise a scale for each column of each matrix would have no axis
     if opset >= graph.MIN_OPSET > model.opset_imports.get("", opset):
         graph.upgrade_opset(model, opset)
@@ -179,6 +182,9 @@ REMOVED_OPTIONS = frozenset({
 
 
 def _has_quantizers(model: Any) -> bool:
+    """Return whether a model has quantizers, or layers with block weights."""
+    if has_block_layers(model):
+        return True
     if isinstance(model, torch.export.ExportedProgram):
         return any(node.target is torch.ops.intact.fake_quantize.default for node in model.graph.nodes)
     if isinstance(model, torch.jit.ScriptModule):

@@ -18,6 +18,7 @@ from intact.torch.models.batches import takes_list, tensors_in
 from intact.torch.models.modules import compute_weights_once
 from intact.torch.nn import TensorQuantizer
 from intact.torch.private_torch import pytree
+from intact.torch.qdq.block_markers import opset_of_block_layers, write_block_layers
 from intact.torch.qdq.run_exporter import evaluating, fixed_size_error, is_dynamic, translate
 
 __all__ = ["Call", "example_arguments", "qdq_model"]
@@ -77,8 +78,11 @@ def qdq_model(
         raise fixed_size_error(1)
     graph.run_stages(model_graph, graph.pipelines.TORCH)
     if opset is None:
-        opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(model_graph))
-    elif newer:
+        opset, newer = max(graph.NATIVE_OPSET, graph.opset_of_markers(model_graph)), True
+    if newer:
+        opset = max(opset, opset_of_block_layers(model_graph))
+    write_block_layers(model_graph, opset)
+    if newer:
         opset = graph.oldest_opset(model_graph, opset)
     pairs = graph.emit_qdq(model_graph, opset, fold_weights=fold_weights)
     graph.set_opset(model_graph, opset)

@@ -38,6 +38,7 @@ from intact.torch.private_torch import (
     TracerWarning,
     schema_of,
 )
+from intact.torch.qdq.block_markers import block_translation
 from intact.torch.qdq.cached_registry import cached_registry
 from intact.torch.qdq.operator_translations import operator_translations
 from intact.torch.qdq.skip_exporter_work import skip_exporter_work
@@ -96,6 +97,7 @@ def translate(
         **recurrent_translation(),
         **operator_translations(),
         **grouped_translations(),
+        **block_translation(),
         **(options.pop("custom_translation_table", None) or {}),
     }
     options.setdefault("verbose", False)
