@@ -23,6 +23,7 @@ from intact.torch.alias import alias
 from intact.torch.block_weights import (
     BlockQuantizedModule,
     BlockWeightLinear,
+    quantize_,
     quantize_dynamic,
     quantize_weights,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "ops",
     "quant_modules",
     "quantize",
+    "quantize_",
     "quantize_dynamic",
     "quantize_weights",
     "reconstruct",

@@ -7,5 +7,6 @@ result.model(x)
 from intact.torch.block_weights.layers import BlockWeightLinear
 from intact.torch.block_weights.quantize_dynamic import quantize_dynamic
 from intact.torch.block_weights.quantize_modules import BlockQuantizedModule, quantize_weights
+from intact.torch.block_weights.torchao_configs import quantize_
 
-__all__ = ["BlockWeightLinear", "BlockQuantizedModule", "quantize_dynamic", "quantize_weights"]
+__all__ = ["BlockWeightLinear", "BlockQuantizedModule", "quantize_", "quantize_dynamic", "quantize_weights"]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from torch import nn
 
-from intact.errors import QuantValueError
+from intact.errors import IntactError
 from intact.patterns import check_patterns, exact, require_fitting
 from intact.torch.private_torch import forward_pre_hooks
 
@@ -106,10 +106,10 @@ def convert_at(path: str, convert: Callable[[], _T]) -> _T:
     """Return what `convert` makes of the module at `path`; errors name it.
 
     Raises:
-        QuantValueError: As `convert`.
+        IntactError: As `convert`.
     """
     try:
         return convert()
-    except QuantValueError as error:
+    except IntactError as error:
         where = f"module '{path}': {error.where}" if path else error.where
-        raise QuantValueError(where, error.got, error.want, error.fix) from error
+        raise type(error)(where, error.got, error.want, error.fix) from error
