@@ -13,7 +13,8 @@ from intact.graph import Constants, find_block_weights, load, read_block_weight
 class OnnxWeights:
     """Gives the weights of an ONNX file: codes of MatMulNBits and DequantizeLinear, and its other constants.
 
-    The axis of the blocks comes last: a weight [K, N] of a MatMul in blocks along K is read as [N, K].
+    The axis of the blocks comes last: a weight [K, N] of a MatMul in blocks along K is read as [N, K]. Codes
+    called "w.codes", as `intact quantize` writes them, are the tensor "w".
 
     Args:
         path: The file; external data must lie beside it.
@@ -28,10 +29,13 @@ class OnnxWeights:
         graph = load(path, any_opset=True).graph
         self.where = f"file '{os.fspath(path)}'"
         self._constants = Constants(graph)
-        self._nodes = dict(find_block_weights(graph, self._constants))
+        codes = dict(find_block_weights(graph, self._constants))
+        self._nodes = {
+            _tensor_name(name, {*codes, *graph.initializers}): node for name, node in codes.items()
+        }
         parts = {v.name for node in self._nodes.values() for v in node.inputs if v is not None}
         stored = {name: value for name, value in graph.initializers.items() if value in self._constants}
-        self._others = {n: v for n, v in stored.items() if n not in parts and n not in self._nodes}
+        self._others = {n: v for n, v in stored.items() if n not in parts and n not in codes}
         self.names = (*self._nodes, *self._others)
         self.config: dict[str, Any] = {}
 
@@ -43,3 +47,9 @@ class OnnxWeights:
         if array is None:
             raise QuantValueError("tensor", f"'{name}'", f"a name of {self.where}", "see .names")
         return array
+
+
+def _tensor_name(codes: str, names: set[str]) -> str:
+    """Return the name of the weights that codes stand for."""
+    name = codes.removesuffix(".codes")
+    return codes if not name or name in names else name

@@ -14,6 +14,7 @@ from intact.ptq.blocks.block_settings import (
     wants_blocks,
 )
 from intact.ptq.blocks.channel_scales import search_channel_scales
+from intact.ptq.blocks.convert_to_onnx import ConvertedModel, convert_to_onnx
 from intact.ptq.blocks.fit_scales import round_to_nearest
 from intact.ptq.blocks.gptq import damp, round_with_hessian
 from intact.ptq.blocks.quantize_weights import (
@@ -28,7 +29,7 @@ from intact.ptq.blocks.write_layers import QDQ_OPSET, insert_dequantize, insert_
 
 __all__ = [
     "ACTIVATIONS", "METHODS", "OPERATORS", "QDQ_OPSET", "RECIPES", "BlockFormat", "BlockQuantizedModel",
-    "BlockSettings", "InputMoments", "LayerCodes", "damp", "insert_dequantize", "insert_nbits",
-    "quantize_weights", "refine", "round_group", "round_to_nearest",
+    "BlockSettings", "ConvertedModel", "InputMoments", "LayerCodes", "convert_to_onnx", "damp",
+    "insert_dequantize", "insert_nbits", "quantize_weights", "refine", "round_group", "round_to_nearest",
     "round_with_hessian", "search_channel_scales", "settings_of", "summarize", "take_rows", "wants_blocks",
 ]  # fmt: skip
