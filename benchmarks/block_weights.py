@@ -32,7 +32,7 @@ from intact import graph
 from intact.graph import Session
 
 Feeds = dict[str, np.ndarray]
-METHODS = ("rtn", "awq", "gptq", "auto")
+METHODS = ("rtn", "hqq", "smoothquant", "awq", "autoround", "gptq", "auto")
 WEIGHTS = ("int4", "uint4", "int5")
 SENTENCES, CALIBRATION, LENGTH = 200, 128, 512
 
@@ -40,7 +40,7 @@ SENTENCES, CALIBRATION, LENGTH = 200, 128, 512
 def quantize(path: Path, data: Sequence[Feeds], method: str, **options: Any) -> tuple[graph.Model, float]:
     """The quantized model, and the seconds of CPU time that it took; rtn gets no data."""
     begin = time.process_time()
-    calibration = None if method == "rtn" else list(data)
+    calibration = None if method in ("rtn", "hqq") else list(data)
     result = intact.quantize(path, calibration, method=method, block=32, progress=False, **options)
     return result.model, time.process_time() - begin
 
@@ -56,7 +56,7 @@ def encoder(options: argparse.Namespace, folder: Path) -> None:
     batches = onnx_encoders.minilm(package, texts, path)
     test, data = batches[: SENTENCES // 8], batches[SENTENCES // 8 :]
     reference = onnx_encoders.embeddings(path, test, options.threads)
-    print(f"\nMiniLM-L6, {SENTENCES} sentences: {'method':<6} mean cosine  least      CPU s")
+    print(f"\nMiniLM-L6, {SENTENCES} sentences: {'method':<11} mean cosine  least      CPU s")
     for weights in options.weights:
         for activations in options.activations:
             if activations != "float" and weights not in ("int4", "uint4"):
@@ -68,7 +68,7 @@ def encoder(options: argparse.Namespace, folder: Path) -> None:
                 cosine = (reference * onnx_encoders.embeddings(out, test, options.threads)).sum(1)
                 name = f"{weights} {activations}"
                 print(
-                    f"{name:<30} {method:<6} {cosine.mean():.5f}  {cosine.min():.5f} {seconds:>9.0f}",
+                    f"{name:<30} {method:<11} {cosine.mean():.5f}  {cosine.min():.5f} {seconds:>9.0f}",
                     flush=True,
                 )
 
@@ -91,7 +91,7 @@ def language_model(options: argparse.Namespace, folder: Path) -> None:
     reference = [scores(session, window) for session in [open_session(model, options)] for window in test]
     nats = np.mean([surprise(logits, window) for logits, window in zip(reference, test, strict=True)])
     print(f"\nSmolLM2-135M, {len(test) * LENGTH:,} tokens, float perplexity {np.exp(nats):.2f}")
-    print(f"{'':<16} {'method':<6}   KL    same top  perplexity  CPU s")
+    print(f"{'':<16} {'method':<11}   KL    same top  perplexity  CPU s")
     for weights in options.weights:
         for method in options.methods:
             model, seconds = quantize(path, data, method, weights=weights, exclude=[head])
@@ -104,7 +104,7 @@ def language_model(options: argparse.Namespace, folder: Path) -> None:
                 rows.append((kl, same, surprise(logits, window)))
             kl, same, nats = np.mean(rows, axis=0)
             print(
-                f"{weights:<16} {method:<6} {kl:.4f}   {same:.3f} {np.exp(nats):>10.2f} {seconds:>8.0f}",
+                f"{weights:<16} {method:<11} {kl:.4f}   {same:.3f} {np.exp(nats):>10.2f} {seconds:>8.0f}",
                 flush=True,
             )
 

@@ -18,7 +18,7 @@ _RANGES: Mapping[str, object] = {
 """Options for activations with stored ranges, and what each is where it was not given."""
 
 _PASSED = (
-    "weights", "block", "operator", "activations", "method", "include", "exclude", "num_batches",
+    "weights", "block", "operator", "activations", "method", "strength", "include", "exclude", "num_batches",
     "batch_size", "progress",
 )  # fmt: skip
 _IMAGES = ("size", "mean", "std", "fit", "layout", "colour", "preset")

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from intact.errors import QuantValueError
 from intact.numerics import dequantize_blocks
 from intact.ptq.blocks.block_format import BlockFormat
-from intact.ptq.blocks.channel_scales import search_channel_scales
+from intact.ptq.blocks.channel_scales import search_channel_scales, smooth_channel_scales
 from intact.ptq.blocks.fit_scales import round_to_nearest, short_scales
 from intact.ptq.blocks.gptq import damp, round_with_hessian
+from intact.ptq.blocks.half_quadratic import POWER, round_half_quadratic
 from intact.ptq.blocks.refine_codes import refine
+from intact.ptq.blocks.sign_descent import round_by_signs
 
 FORMATS = ("int2", "uint2", "int3", "int4", "uint4", "int5", "int8", "uint8")
 
@@ -146,3 +148,40 @@ def test_zeros_are_zeros_in_every_format() -> None:
 def test_other_formats_are_refused(name: str) -> None:
     with pytest.raises(QuantValueError, match="int"):
         BlockFormat(name, 32).bits  # noqa: B018
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_half_quadratic_rounding_lowers_the_norm_of_errors(name: str) -> None:
+    weight, _ = weight_and_inputs()
+    weight[:, ::9] *= 4
+    grid = BlockFormat(name, 32)
+    norms = [
+        float((np.abs(dequantize_blocks(rounded) - weight) ** POWER).sum())
+        for rounded in (round_half_quadratic(weight, grid), round_to_nearest(weight, grid))
+    ]
+    assert norms[0] < norms[1]
+    zeros = round_half_quadratic(np.zeros((3, 40), np.float32), grid)
+    assert not dequantize_blocks(zeros).any()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_descent_by_signs_lowers_the_error_of_outputs(name: str) -> None:
+    weight, hessian = weight_and_inputs()
+    grid = BlockFormat(name, 32)
+    nearest = round_to_nearest(weight, grid, np.diagonal(hessian))
+    learned = round_by_signs(weight, damp(hessian), grid)
+    errors = [output_error(dequantize_blocks(w), weight, damp(hessian)) for w in (learned, nearest)]
+    assert errors[0] < 0.8 * errors[1]
+    rows = round_by_signs(weight[:1, :12], np.eye(12), grid, steps=3)  # one short block
+    assert rows.shape == (1, 12) and rows.blocks == 1
+
+
+def test_smooth_scales_share_ranges_between_inputs_and_weights() -> None:
+    weight, _ = weight_and_inputs()
+    peaks = np.exp(np.linspace(-3, 3, 80)).astype(np.float32)
+    scales = smooth_channel_scales(weight, peaks, 0.5)
+    inputs, columns = peaks / scales, np.abs(weight * scales).max(0)
+    np.testing.assert_allclose(inputs / inputs.mean(), columns / columns.mean(), rtol=0.01)
+    assert np.ptp(np.log(peaks / smooth_channel_scales(weight, peaks, 1.0))) < 0.01
+    dead = smooth_channel_scales(weight, np.zeros(80, np.float32), 0.5)
+    assert np.isfinite(dead).all() and (dead > 0).all()

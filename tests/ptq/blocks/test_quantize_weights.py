@@ -116,6 +116,8 @@ def test_data_choose_better_codes_than_none() -> None:
     plain = relative_error(nearest, reference, samples)
     assert errors(method="rtn") == pytest.approx(plain)
     assert errors(method="awq") < 0.9 * plain
+    assert errors(method="smoothquant") < plain
+    assert errors(method="autoround") < 0.6 * plain
     assert errors(method="gptq") < 0.5 * plain
     assert errors() < 0.5 * plain
 
@@ -202,7 +204,7 @@ def test_the_engine_takes_the_result() -> None:
         ({"weights": "nf4"}, "intN or uintN"),
         ({"block": 0}, "positive integer"),
         ({"activations": "int8"}, "dynamic-int8"),
-        ({"method": "max"}, "auto, rtn, gptq, awq"),
+        ({"method": "max"}, "auto, rtn, hqq, .*gptq"),
         ({"operator": "MatMul"}, "DequantizeLinear, MatMulNBits"),
         ({"activations": "dynamic-int8", "operator": "DequantizeLinear"}, "MatMulNBits"),
         ({"activations": "dynamic-int8", "block": 24}, "16, 32, 64"),

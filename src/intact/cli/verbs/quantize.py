@@ -47,7 +47,7 @@ Method = Annotated[
     str,
     typer.Option(
         help=f"How ranges are chosen: auto, {', '.join(METHODS)}. With --block, how codes "
-        "are: auto, rtn, gptq, awq."
+        "are: auto, rtn, hqq, smoothquant, awq, autoround, gptq."
     ),
 ]
 Activations = Annotated[
@@ -70,6 +70,10 @@ Block = Annotated[
 Operator = Annotated[
     str | None,
     typer.Option(help="With --block, what holds the codes: DequantizeLinear or MatMulNBits."),
+]
+Strength = Annotated[
+    float | None,
+    typer.Option(help="With --method smoothquant, how much of the inputs' ranges goes into weights: 0 to 1."),
 ]
 Asymmetric = Annotated[bool, typer.Option("--asymmetric", help="Activations with a zero point.")]
 PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One scale per weight, not per channel.")]
@@ -112,6 +116,7 @@ def run(
     weights: Weights = "int8",
     block: Block = None,
     operator: Operator = None,
+    strength: Strength = None,
     asymmetric: Asymmetric = False,
     per_tensor: PerTensor = False,
     include: shared_options.Include = None,

@@ -9,11 +9,13 @@ from typing import Any
 from intact.errors import QuantValueError
 from intact.patterns import no_option
 from intact.ptq.blocks.block_format import BlockFormat
+from intact.ptq.blocks.channel_scales import STRENGTH
+from intact.ptq.blocks.round_group import RECIPES
 
-METHODS = ("auto", "rtn", "gptq", "awq")
-"""Methods of choosing codes: the nearest; errors that cancel; the nearest with scaled channels."""
+METHODS = ("auto", *(name for name in RECIPES if name != "auto"))
+"""Methods of choosing codes, `intact.ptq.blocks.round_group.RECIPES`; "auto" is what data allow."""
 
-NEED_DATA = ("gptq", "awq")
+NEED_DATA = tuple(name for name, recipe in RECIPES.items() if recipe.needs_moments and name != "auto")
 """Those that choose codes by the inputs of layers, and cannot go without."""
 
 ACTIVATIONS = ("float", "dynamic-int8")
@@ -32,6 +34,7 @@ class BlockSettings:
         block: Elements along K that share a scale.
         activations: One of `ACTIVATIONS`.
         method: One of `METHODS`.
+        strength: Of method "smoothquant", from 0 to 1: how much of the inputs' ranges goes into weights.
         operator: One of `OPERATORS`; None: what says the activations: DequantizeLinear for floats,
             MatMulNBits for int8.
         include, exclude: Patterns over names of nodes and operator types.
@@ -45,6 +48,7 @@ class BlockSettings:
     block: int = 32
     activations: str = "float"
     method: str = "auto"
+    strength: float = STRENGTH
     operator: str | None = None
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -56,6 +60,8 @@ class BlockSettings:
         _ = self.grid  # checks it
         _one_of("activations", self.activations, ACTIVATIONS)
         _one_of("method", self.method, METHODS)
+        if not isinstance(self.strength, int | float) or not 0 <= self.strength <= 1:
+            raise QuantValueError("strength", f"{self.strength!r:.40}", "a number from 0 to 1", "take 0.5")
         if self.operator is not None:
             _one_of("operator", self.operator, OPERATORS)
 
@@ -118,6 +124,7 @@ def wants_blocks(options: Mapping[str, Any]) -> bool:
     return (
         options.get("block") is not None
         or options.get("operator") is not None
+        or options.get("strength") is not None
         or options.get("activations") == "dynamic-int8"
         or options.get("method") in METHODS[1:]
     )

@@ -166,7 +166,7 @@ def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tup
         for stream in streams:
             stream.advance(group.layers[0].name)
         moments = _moments(group, weight.shape[1], streams)
-    rounded = round_group(weight, moments, settings.grid, RECIPES[settings.method])
+    rounded = round_group(weight, moments, settings.grid, RECIPES[settings.method], settings.strength)
     if rounded.channel_scales is not None:
         result.muls.append(insert_channel_scales(model, group, rounded.channel_scales))
     begin = 0

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from intact.numerics import BlockWeights, dequantize_blocks
 from intact.ptq.blocks.block_format import BlockFormat, Reals
-from intact.ptq.blocks.channel_scales import search_channel_scales
+from intact.ptq.blocks.channel_scales import STRENGTH, search_channel_scales, smooth_channel_scales
 from intact.ptq.blocks.fit_scales import round_to_nearest
 from intact.ptq.blocks.gptq import damp, round_with_hessian
+from intact.ptq.blocks.half_quadratic import round_half_quadratic
 from intact.ptq.blocks.refine_codes import refine
+from intact.ptq.blocks.sign_descent import round_by_signs
 
 _AT_ONCE = 2**22  # weights whose floats are compared at once
 _HOLD = 0.05  # of the mean square of the inputs: weights stay near where little was seen
@@ -26,19 +28,22 @@ class InputMoments:
         products: x x^T over the inputs x behind layers with codes, float64 [K, K].
         crossed: r x^T, with r the inputs of the float model, float64 [K, K]; None: not measured.
         magnitudes: abs(x), float64 [K].
+        peaks: The largest abs(x), float32 [K], in sums and means alike.
         rows: Number of inputs.
     """
 
     products: NDArray[np.float64]
     crossed: NDArray[np.float64] | None
     magnitudes: NDArray[np.float64]
+    peaks: NDArray[np.float32]
     rows: int
 
     @classmethod
     def zeros(cls, size: int, *, crossed: bool) -> InputMoments:
         """Return the sums over nothing."""
         square = np.zeros((size, size))
-        return cls(square, square.copy() if crossed else None, np.zeros(size), 0)
+        peaks = np.zeros(size, np.float32)
+        return cls(square, square.copy() if crossed else None, np.zeros(size), peaks, 0)
 
     def add(self, x: Reals, reference: Reals | None = None) -> None:
         """Add inputs, float32 [rows, K], and those of the float model, in place."""
@@ -46,13 +51,14 @@ class InputMoments:
         if self.crossed is not None and reference is not None:
             self.crossed += reference.T @ x
         self.magnitudes += np.abs(x).sum(0)
+        self.peaks = np.maximum(self.peaks, np.abs(x).max(0, initial=0))
         self.rows += len(x)
 
     def mean(self) -> InputMoments:
         """Return the sums over the number of inputs."""
         count = max(self.rows, 1)
         crossed = None if self.crossed is None else self.crossed / count
-        return InputMoments(self.products / count, crossed, self.magnitudes / count, self.rows)
+        return InputMoments(self.products / count, crossed, self.magnitudes / count, self.peaks, self.rows)
 
 
 @dataclass(frozen=True)
@@ -60,26 +66,30 @@ class Recipe:
     """Says which steps a method has.
 
     Attributes:
-        scales_channels: Whether input channels are scaled.
-        spreads_errors: Whether errors are made up for by other columns, and codes moved until that is best.
+        scaling: How input channels are scaled: "awq", "smoothquant", or "" for not at all.
+        rounding: How codes are chosen: "nearest", "half-quadratic", "signs" or "hessian" (GPTQ, and codes
+            moved until that is best).
         corrects: Whether weights first take back what the layers in front of them lost.
     """
 
-    scales_channels: bool = False
-    spreads_errors: bool = False
+    scaling: str = ""
+    rounding: str = "nearest"
     corrects: bool = False
 
     @property
     def needs_moments(self) -> bool:
         """True where a step looks at what the weights multiply."""
-        return self.scales_channels or self.spreads_errors or self.corrects
+        return bool(self.scaling) or self.rounding in ("signs", "hessian") or self.corrects
 
 
 RECIPES = {
     "rtn": Recipe(),
-    "awq": Recipe(scales_channels=True),
-    "gptq": Recipe(spreads_errors=True),
-    "auto": Recipe(scales_channels=True, spreads_errors=True, corrects=True),
+    "hqq": Recipe(rounding="half-quadratic"),
+    "smoothquant": Recipe(scaling="smoothquant"),
+    "awq": Recipe(scaling="awq"),
+    "autoround": Recipe(rounding="signs"),
+    "gptq": Recipe(rounding="hessian"),
+    "auto": Recipe(scaling="awq", rounding="hessian", corrects=True),
 }
 """The steps of each method, by name."""
 
@@ -100,32 +110,38 @@ class RoundedGroup:
 
 
 def round_group(
-    weight: Reals, moments: InputMoments | None, grid: BlockFormat, recipe: Recipe
-) -> RoundedGroup:
+    weight: Reals, moments: InputMoments | None, grid: BlockFormat, recipe: Recipe,
+    strength: float = STRENGTH,
+) -> RoundedGroup:  # fmt: skip
     """Choose the codes of weights that multiply one tensor.
 
     Args:
         weight: float32 [N, K].
         moments: The means over what they multiply; None: not known, each weight counts alike.
         grid: Format and block size.
-        recipe: The steps; they need moments.
+        recipe: The steps; without moments those that need none.
+        strength: Of "smoothquant".
     Returns:
         The codes, of weights multiplied by the channel scales.
     """
     if moments is None:
-        weights = round_to_nearest(weight, grid)
+        is_split = recipe.rounding == "half-quadratic"
+        weights = round_half_quadratic(weight, grid) if is_split else round_to_nearest(weight, grid)
         return RoundedGroup(weights, None, _errors(weights, None, weight, None))
     hessian = damp(moments.products)
     scales = None
-    if recipe.scales_channels:
+    if recipe.scaling == "awq":
         scales, _ = search_channel_scales(weight, hessian, moments.magnitudes, grid)
-        scales = None if (scales == 1).all() else scales
+    elif recipe.scaling == "smoothquant":
+        scales = smooth_channel_scales(weight, moments.peaks, strength)
+    scales = None if scales is None or (scales == 1).all() else scales
     target = _correct_weight(weight, moments) if recipe.corrects else weight
     factors = np.ones(weight.shape[1], np.float32) if scales is None else scales
     scaled, spread = target * factors, hessian / np.outer(factors, factors)
-    if recipe.spreads_errors:
-        weights = round_with_hessian(scaled, spread, grid)
-        weights = refine(weights, scaled, spread, grid)
+    if recipe.rounding == "hessian":
+        weights = refine(round_with_hessian(scaled, spread, grid), scaled, spread, grid)
+    elif recipe.rounding == "signs":
+        weights = round_by_signs(scaled, spread, grid)
     else:
         weights = round_to_nearest(scaled, grid, np.diagonal(spread))
     return RoundedGroup(weights, scales, _errors(weights, scales, weight, moments.products))

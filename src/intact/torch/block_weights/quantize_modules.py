@@ -214,7 +214,8 @@ def _quantize_group(
     """Choose the codes of layers that read one tensor; return modules by path."""
     settings = result.settings
     parts = [convert_at(path, partial(finite_rows, layer)) for path, layer in layers.items()]
-    rounded = round_group(np.concatenate(parts), moments, settings.grid, RECIPES[settings.method])
+    weight, recipe = np.concatenate(parts), RECIPES[settings.method]
+    rounded = round_group(weight, moments, settings.grid, recipe, settings.strength)
     factors = rounded.channel_scales
     inverses = None if factors is None else torch.from_numpy(1 / factors)
     modules: dict[str, nn.Module] = {}
