@@ -159,7 +159,7 @@ def test_half_quadratic_rounding_lowers_the_norm_of_errors(name: str) -> None:
         float((np.abs(dequantize_blocks(rounded) - weight) ** POWER).sum())
         for rounded in (round_half_quadratic(weight, grid), round_to_nearest(weight, grid))
     ]
-    assert norms[0] < norms[1]
+    assert norms[0] < norms[1] * (1 if grid.bits < 8 else 1 + 1e-6)  # of float32
     zeros = round_half_quadratic(np.zeros((3, 40), np.float32), grid)
     assert not dequantize_blocks(zeros).any()
 

@@ -3,7 +3,8 @@
 The norm sum |w - s (q - z)|^p, p < 2, is split into two steps that take turns (half-quadratic splitting): the
 errors that stay are shrunk, e = shrink(w - s (q - z)), and s and z are the least-squares solution for w - e.
 Errors count in steps, so that one strength fits weights of any size.
-Source: Badri and Shaji 2023 (HQQ), which moves zero points alone, with p = 0.7; the shrinkage is that of Xu et al. 2012.
+Source: Badri and Shaji 2023 (HQQ), which moves zero points alone, with p = 0.7;
+the shrinkage is that of Xu et al. 2012.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from intact.ptq.blocks.block_format import BlockFormat, Reals
 from intact.ptq.blocks.fit_scales import nearest_codes, round_to_nearest, short_scales
 
 POWER = 1.5
-"""Cosine of MiniLM-L6 with int4 in blocks of 32: 0.9508 with 0.7 as in the source, 0.9530 with 1, 0.9536 with 1.5,
-and 0.9520 by `round_to_nearest`; with int3 all are below its 0.891, and this least, 0.886."""
+"""Cosine of MiniLM-L6 with int4 in blocks of 32: 0.9508 with 0.7 as in the source, 0.9530 with 1, 0.9536 with
+1.5, and 0.9520 by `round_to_nearest`; with int3 all are below its 0.891, and this least, 0.886."""
 
 ROUNDS = 20
 _STRENGTH = 10.0  # of the quadratic term, in steps; grows by this factor each round:
