@@ -228,3 +228,22 @@ def test_what_it_refuses() -> None:
     result = intact.quantize(plain(), weights="int5", block=24, progress=False)
     with pytest.raises(UnsupportedError, match="layer '0'"):
         intact.torch.export(result.model, torch.randn(2, 40), "unused.onnx", opset=17)
+
+
+@pytest.mark.parametrize("has_data", [False, True])
+def test_bits_within_a_budget(has_data: bool) -> None:
+    model = net()
+    with torch.no_grad():
+        model[0].down.weight[:, ::16] *= 30
+    result = intact.quantize(
+        model, batches(8) if has_data else None, block=16, method="rtn" if not has_data else "gptq",
+        bits_budget=6.0, progress=False,
+    )  # fmt: skip
+    formats = {layer.name: layer.format for layer in result.layers}
+    assert len(set(formats.values())) > 1 and len(formats) == 12
+    mean = sum((int(layer.format[3:]) + 1) * np.prod(layer.shape) for layer in result.layers)
+    assert 5.5 < mean / sum(np.prod(layer.shape) for layer in result.layers) <= 6.0
+    if has_data:
+        assert formats["0.q"] == formats["0.k"] == formats["0.v"]
+    uniform = intact.quantize(model, weights="int5", block=16, method="rtn", progress=False)
+    assert relative_error(result.model, model) < relative_error(uniform.model, model)

@@ -71,6 +71,10 @@ Operator = Annotated[
     str | None,
     typer.Option(help="With --block, what holds the codes: DequantizeLinear or MatMulNBits."),
 ]
+BitsBudget = Annotated[
+    float | None,
+    typer.Option(help="The most bits for each weight, scales included: layers that lose most get more."),
+]
 Strength = Annotated[
     float | None,
     typer.Option(help="With --method smoothquant, how much of the inputs' ranges goes into weights: 0 to 1."),
@@ -116,6 +120,7 @@ def run(
     weights: Weights = "int8",
     block: Block = None,
     operator: Operator = None,
+    bits_budget: BitsBudget = None,
     strength: Strength = None,
     asymmetric: Asymmetric = False,
     per_tensor: PerTensor = False,

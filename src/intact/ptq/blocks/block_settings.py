@@ -34,6 +34,8 @@ class BlockSettings:
         block: Elements along K that share a scale.
         activations: One of `ACTIVATIONS`.
         method: One of `METHODS`.
+        bits_budget: The most bits for each weight, scales of 16 bits included, on average; layers that lose
+            most get more than others. None: all have the bits of `weights`.
         strength: Of method "smoothquant", from 0 to 1: how much of the inputs' ranges goes into weights.
         operator: One of `OPERATORS`; None: what says the activations: DequantizeLinear for floats,
             MatMulNBits for int8.
@@ -48,6 +50,7 @@ class BlockSettings:
     block: int = 32
     activations: str = "float"
     method: str = "auto"
+    bits_budget: float | None = None
     strength: float = STRENGTH
     operator: str | None = None
     include: Sequence[str] = ()
@@ -62,6 +65,10 @@ class BlockSettings:
         _one_of("method", self.method, METHODS)
         if not isinstance(self.strength, int | float) or not 0 <= self.strength <= 1:
             raise QuantValueError("strength", f"{self.strength!r:.40}", "a number from 0 to 1", "take 0.5")
+        if self.bits_budget is not None and not (
+            isinstance(self.bits_budget, int | float) and 0 < self.bits_budget < 64
+        ):
+            raise QuantValueError("bits_budget", f"{self.bits_budget!r:.40}", "a number of bits", "take 5")
         if self.operator is not None:
             _one_of("operator", self.operator, OPERATORS)
 
@@ -99,6 +106,11 @@ class BlockSettings:
             )  # fmt: skip
 
     @property
+    def file_bits(self) -> tuple[int, ...]:
+        """Bits of codes that the operator of the file stores as they are."""
+        return (2, 4, 8) if self.file_operator == "MatMulNBits" else (4, 8)
+
+    @property
     def grid(self) -> BlockFormat:
         """The grid of the weights."""
         return BlockFormat(self.weights, self.block)
@@ -125,6 +137,7 @@ def wants_blocks(options: Mapping[str, Any]) -> bool:
         options.get("block") is not None
         or options.get("operator") is not None
         or options.get("strength") is not None
+        or options.get("bits_budget") is not None
         or options.get("activations") == "dynamic-int8"
         or options.get("method") in METHODS[1:]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,16 @@ from intact.errors import CalibrationError, QuantValueError
 from intact.graph import Model, pipelines
 from intact.progress import Progress
 from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_channel_scales
+from intact.ptq.blocks.block_format import BlockFormat
 from intact.ptq.blocks.block_settings import BlockSettings, settings_of
 from intact.ptq.blocks.layer_stream import LayerStream, join_rows
 from intact.ptq.blocks.linear_layers import LayerGroup, LinearLayer, find_linear_layers, group_by_input
+from intact.ptq.blocks.mixed_bits import (
+    candidate_formats,
+    choose_formats,
+    measure_formats,
+    stored_bits,
+)
 from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group, take_rows
 from intact.ptq.blocks.write_layers import (
     QDQ_OPSET,
@@ -25,7 +33,7 @@ from intact.ptq.blocks.write_layers import (
     write_nbits,
 )
 from intact.ptq.data.batches import open_data
-from intact.ptq.data.model_inputs import inputs_of
+from intact.ptq.data.model_inputs import Feeds, inputs_of
 
 
 @dataclass(frozen=True)
@@ -37,11 +45,13 @@ class LayerCodes:
         shape: Outputs N and inputs K.
         error: Squared error of its outputs relative to their squares, on the calibration data; without data
             that of its weights.
+        format: Of its codes.
     """
 
     name: str
     shape: tuple[int, int]
     error: float
+    format: str = ""
 
 
 def summarize(
@@ -50,11 +60,16 @@ def summarize(
     """Return (label, figure) rows on what a quantization did."""
     weights = sum(n * k for n, k in (layer.shape for layer in layers))
     worst = max(layers, key=lambda layer: layer.error)
+    counts = Counter(layer.format for layer in layers)
+    formats = ", ".join(f"{name} ({count})" if len(counts) > 1 else name for name, count in counts.items())
+    bits = [stored_bits(BlockFormat(layer.format, settings.block)) for layer in layers]
+    mean = sum(b * n * k for b, (n, k) in zip(bits, (layer.shape for layer in layers), strict=True)) / weights
     return [
         ("layers with block weights", f"{len(layers):,}"),
         ("layers in float", f"{len(in_float):,}"),
         ("weights in codes", f"{weights:,}"),
-        ("format", f"{settings.weights} in blocks of {settings.block}"),
+        ("format", f"{formats} in blocks of {settings.block}"),
+        ("bits for each weight", f"{mean:.2f}"),
         ("activations", settings.activations),
         ("written as", settings.file_operator),
         ("worst layer", f"{worst.name}: error {worst.error:.1e} of its output"),
@@ -134,10 +149,11 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
         )  # fmt: skip
     result = BlockQuantizedModel(model, settings, in_float=reasons)
     groups = group_by_input(layers)
+    grids = _choose_grids(model, groups, data, settings)
     streams = _open_streams(model, data, settings)
     with Progress("quantize weights", len(groups), settings.progress) as progress:
         for group in progress.over(groups):
-            _quantize_group(result, group, streams)
+            _quantize_group(result, group, streams, grids[group.source, group.layers[0].shape[1]])
     fold_channel_scales(model, result.muls)  # at the end: streams hold tensors as they were
     return result
 
@@ -149,24 +165,55 @@ def _open_streams(model: Model, data: Any, settings: BlockSettings) -> tuple[Lay
     """
     if data is None or not RECIPES[settings.method].needs_moments:
         return ()
-    source = open_data(
-        data, inputs_of(model), batch_size=settings.batch_size, num_batches=settings.num_batches
-    )
-    batches = list(source.batches)
+    batches = _batches(model, data, settings)
     plain = (LayerStream(model.clone(), batches),) if RECIPES[settings.method].corrects else ()
     return LayerStream(model, batches), *plain
 
 
-def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tuple[LayerStream, ...]) -> None:
-    settings, model = result.settings, result.model
+def _choose_grids(
+    model: Model, groups: Sequence[LayerGroup], data: Any, settings: BlockSettings
+) -> dict[tuple[str, int], BlockFormat]:
+    """Return the format of each group, by its tensor and K; under a budget by errors of the nearest codes."""
+    keys = [(group.source, group.layers[0].shape[1]) for group in groups]
+    if settings.bits_budget is None:
+        return dict.fromkeys(keys, settings.grid)
+    grids = candidate_formats(settings.grid, settings.file_bits)
+    streams: tuple[LayerStream, ...] = ()
+    if data is not None:
+        streams = (LayerStream(model.clone(), _batches(model, data, settings)),)
+    costs = {}
+    for key, group in zip(keys, groups, strict=True):
+        weight, moments = _group_weight(group), None
+        if streams:
+            streams[0].advance(group.layers[0].name)
+            moments = _moments(group, weight.shape[1], streams)
+        costs[key] = measure_formats(weight, moments, grids)
+    return choose_formats(costs, grids, settings.bits_budget)
+
+
+def _batches(model: Model, data: Any, settings: BlockSettings) -> list[Feeds]:
+    source = open_data(
+        data, inputs_of(model), batch_size=settings.batch_size, num_batches=settings.num_batches
+    )
+    return list(source.batches)
+
+
+def _group_weight(group: LayerGroup) -> NDArray[np.float32]:
+    """Return the weights of all layers of a group, [N, K]."""
     parts = [_finite_rows(layer) for layer in group.layers]
-    weight = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    moments = None
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+def _quantize_group(
+    result: BlockQuantizedModel, group: LayerGroup, streams: tuple[LayerStream, ...], grid: BlockFormat
+) -> None:
+    settings, model = result.settings, result.model
+    weight, moments = _group_weight(group), None
     if streams:
         for stream in streams:
             stream.advance(group.layers[0].name)
         moments = _moments(group, weight.shape[1], streams)
-    rounded = round_group(weight, moments, settings.grid, RECIPES[settings.method], settings.strength)
+    rounded = round_group(weight, moments, grid, RECIPES[settings.method], settings.strength)
     if rounded.channel_scales is not None:
         result.muls.append(insert_channel_scales(model, group, rounded.channel_scales))
     begin = 0
@@ -178,7 +225,9 @@ def _quantize_group(result: BlockQuantizedModel, group: LayerGroup, streams: tup
             write_dequantize(model, layer, weights)
         else:
             write_nbits(model, layer, weights, settings.accuracy_level)
-        result.layers.append(LayerCodes(layer.name, (outputs, size), float(error / max(square, 1e-300))))
+        result.layers.append(
+            LayerCodes(layer.name, (outputs, size), float(error / max(square, 1e-300)), grid.name)
+        )
         begin += outputs
 
 

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import inf, log2, log10
-from typing import Literal
 
 from intact.ptq.analysis.group_screening import screen_groups
 from intact.ptq.analysis.model_segments import Read
@@ -23,7 +22,8 @@ from intact.ptq.mixed.int16_inputs import WideUnits
 from intact.ptq.mixed.predicted_time import PredictedTime
 from intact.ptq.stages.int16_activations import Unit
 
-Form = Literal["16 bits", "float"]
+Form = str
+"""A format that a unit can have: "16 bits" or "float" in `float_budget`."""
 
 TRIALS = 16
 """Of groups, at most: they find about three tensors among a hundred."""

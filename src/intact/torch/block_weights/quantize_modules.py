@@ -17,9 +17,14 @@ from intact.errors import CalibrationError, QuantValueError
 from intact.progress import Progress
 from intact.ptq.blocks import (
     RECIPES,
+    BlockFormat,
     BlockSettings,
+    FormatErrors,
     InputMoments,
     LayerCodes,
+    candidate_formats,
+    choose_formats,
+    measure_formats,
     round_group,
     settings_of,
     summarize,
@@ -37,6 +42,9 @@ from intact.torch.models.batches import arguments_of
 from intact.torch.models.modules import deep_copy, require_module, unwrap
 
 __all__ = ["BlockQuantizedModule", "quantize_weights"]
+
+_BITS = (3, 4, 5, 6, 8)
+"""Numbers of bits that a budget chooses from: modules store each as it is."""
 
 _NOT_REACHED = "no batch reached it: its codes are the nearest ones"
 
@@ -128,9 +136,11 @@ def _calls(model: nn.Module, data: Iterable[Any] | None, settings: BlockSettings
 
 
 def _quantize_nearest(result: BlockQuantizedModule, layers: Mapping[str, nn.Linear]) -> None:
+    costs = {path: _measure(result, {path: layer}, None) for path, layer in layers.items()}
+    grids = _choose_grids(result, layers, costs)
     with Progress("quantize weights", len(layers), result.settings.progress) as progress:
         replacements = {
-            path: _quantize_group(result, {path: layer}, None)[path]
+            path: _quantize_group(result, {path: layer}, None, grids[path])[path]
             for path, layer in progress.over(list(layers.items()))
         }
     result.model = replace_modules_at(result.model, replacements)
@@ -142,6 +152,7 @@ def _quantize_by_data(
     """Quantize each group of layers that read one tensor when all batches stand in front of it."""
     disable_fused_encoders(result.model)
     groups = {path: group for group in shared_inputs(result.model, layers, calls[0]) for path in group}
+    grids = _choose_grids(result, layers, _measure_all(result, layers, groups, calls))
     streams = [ModuleStream(result.model, layers, calls)]
     if RECIPES[result.settings.method].corrects:
         plain = deep_copy(result.model)
@@ -153,7 +164,8 @@ def _quantize_by_data(
                 stack.enter_context(stream)
             while (group := _next_group(streams, groups)) is not None:
                 moments = _moments(group, streams)
-                modules = _quantize_group(result, {path: left.pop(path) for path in group}, moments)
+                members = {path: left.pop(path) for path in group}
+                modules = _quantize_group(result, members, moments, grids[group[0]])
                 for path, module in modules.items():
                     streams[0].gates[path].inner = module
                     for stream in streams:
@@ -161,7 +173,7 @@ def _quantize_by_data(
                     progress.advance()
         for path, layer in left.items():
             result.notes[path] = _NOT_REACHED
-            streams[0].gates[path].inner = _quantize_group(result, {path: layer}, None)[path]
+            streams[0].gates[path].inner = _quantize_group(result, {path: layer}, None, grids[path])[path]
             progress.advance()
     result.model = streams[0].finish()
 
@@ -208,14 +220,56 @@ def _rows(x: Tensor | None) -> np.ndarray:
     return x.detach().to("cpu", torch.float32).reshape(-1, x.shape[-1]).numpy()
 
 
-def _quantize_group(
+def _measure_all(
+    result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], groups: Mapping[str, tuple[str, ...]],
+    calls: Sequence[Call],
+) -> dict[str, FormatErrors]:  # fmt: skip
+    """Measure the formats that a budget may choose on the float model, by the first layer of each group."""
+    if result.settings.bits_budget is None:
+        return {}
+    costs: dict[str, FormatErrors] = {}
+    left = dict(layers)
+    with ModuleStream(result.model, layers, calls) as stream:
+        while (group := _next_group([stream], groups)) is not None:
+            members = {path: left.pop(path) for path in group}
+            costs[group[0]] = _measure(result, members, _moments(group, [stream]))
+            for path in group:
+                stream.gates[path].is_open = True
+    result.model = stream.finish()
+    return costs | {path: _measure(result, {path: layer}, None) for path, layer in left.items()}
+
+
+def _measure(
     result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], moments: InputMoments | None
+) -> FormatErrors:
+    """Measure the formats of layers that read one tensor; nothing without a budget."""
+    if result.settings.bits_budget is None:
+        return FormatErrors(0, ())
+    weight = np.concatenate([convert_at(path, partial(finite_rows, x)) for path, x in layers.items()])
+    return measure_formats(weight, moments, candidate_formats(result.settings.grid, _BITS))
+
+
+def _choose_grids(
+    result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], costs: Mapping[str, FormatErrors]
+) -> dict[str, BlockFormat]:
+    """Return the format of each layer; of a group under a budget that of its first one."""
+    settings = result.settings
+    if settings.bits_budget is None:
+        return dict.fromkeys(layers, settings.grid)
+    return choose_formats(costs, candidate_formats(settings.grid, _BITS), settings.bits_budget)
+
+
+def _quantize_group(
+    result: BlockQuantizedModule,
+    layers: Mapping[str, nn.Linear],
+    moments: InputMoments | None,
+    grid: BlockFormat,
 ) -> dict[str, nn.Module]:
     """Choose the codes of layers that read one tensor; return modules by path."""
     settings = result.settings
     parts = [convert_at(path, partial(finite_rows, layer)) for path, layer in layers.items()]
     weight, recipe = np.concatenate(parts), RECIPES[settings.method]
-    rounded = round_group(weight, moments, settings.grid, recipe, settings.strength)
+    rounded = round_group(weight, moments, grid, recipe, settings.strength)
     factors = rounded.channel_scales
     inverses = None if factors is None else torch.from_numpy(1 / factors)
     modules: dict[str, nn.Module] = {}
@@ -227,5 +281,6 @@ def _quantize_group(
             BlockWeightLinear, weights, layer.bias, activations=settings.activations, channel_factors=inverses
         )
         modules[path] = convert_at(path, make)
-        result.layers.append(LayerCodes(path, (len(part), part.shape[1]), float(error / max(square, 1e-300))))
+        relative = float(error / max(square, 1e-300))
+        result.layers.append(LayerCodes(path, (len(part), part.shape[1]), relative, grid.name))
     return modules

@@ -1,0 +1,85 @@
+"""Gives groups of layers more bits within a budget of the whole, where they lower the error most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from intact.errors import QuantValueError
+from intact.ptq.blocks.block_format import BlockFormat, Reals
+from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
+from intact.ptq.mixed.precision_search import Cost, UnitGroup, greedy_steps
+
+_SCALE_BITS = 16
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True)
+class FormatErrors:
+    """Holds what each format costs a group of layers.
+
+    Attributes:
+        weights: Number of weights.
+        errors: Squared error of the outputs relative to their squares, in the order of the formats.
+    """
+
+    weights: int
+    errors: tuple[float, ...]
+
+
+def stored_bits(grid: BlockFormat) -> float:
+    """Return the bits for each weight: of its code, and its share of a 16-bit scale and a zero point."""
+    shared = _SCALE_BITS + (0 if grid.symmetric else grid.bits)
+    return grid.bits + shared / grid.block_size
+
+
+def measure_formats(
+    weight: Reals, moments: InputMoments | None, grids: Sequence[BlockFormat]
+) -> FormatErrors:
+    """Measure what the nearest codes of each format cost weights [N, K] on the inputs of `moments`."""
+    errors = []
+    for grid in grids:
+        error, square = round_group(weight, moments, grid, RECIPES["rtn"]).errors.sum(0)
+        errors.append(float(error / max(square, 1e-300)))
+    return FormatErrors(weight.size, tuple(errors))
+
+
+def candidate_formats(grid: BlockFormat, bits: Sequence[int]) -> tuple[BlockFormat, ...]:
+    """Return formats like `grid` with these numbers of bits, the fewest first."""
+    sign = grid.name.rstrip("0123456789")
+    return tuple(BlockFormat(f"{sign}{count}", grid.block_size) for count in sorted(bits))
+
+
+def choose_formats(
+    groups: Mapping[_Key, FormatErrors], grids: Sequence[BlockFormat], budget: float
+) -> dict[_Key, BlockFormat]:
+    """Choose a format for each group: from the fewest bits on, always the step that saves the most error for
+    its size.
+
+    Args:
+        groups: Measured errors.
+        grids: The formats, the fewest bits first.
+        budget: The most bits for each weight, scales included, on average.
+    Raises:
+        QuantValueError: The fewest bits are more than that.
+    """
+    total, least = sum(group.weights for group in groups.values()), stored_bits(grids[0])
+    if budget < least:
+        raise QuantValueError(
+            "bits_budget", f"{budget:g} bits for each weight", f"at least {least:g}, of {grids[0].name} in "
+            f"blocks of {grids[0].block_size}", "give more, larger blocks, or fewer bits",
+        )  # fmt: skip
+    names = {grid.name: grid for grid in grids}
+    units = []
+    for key, group in groups.items():
+        share = group.weights / total
+        costs = {
+            grid.name: Cost(error, (stored_bits(grid) - least) * share)
+            for grid, error in zip(grids[1:], group.errors[1:], strict=True)
+        }
+        units.append((key, UnitGroup((), group.errors[0], costs)))
+    chosen = {id(unit): grids[0] for _, unit in units}
+    for step in greedy_steps([unit for _, unit in units], budget - least):
+        chosen[id(step.group)] = names[step.form]
+    return {key: chosen[id(unit)] for key, unit in units}
