@@ -18,8 +18,8 @@ _RANGES: Mapping[str, object] = {
 """Options for activations with stored ranges, and what each is where it was not given."""
 
 _PASSED = (
-    "weights", "block", "operator", "activations", "method", "bits_budget", "strength", "include", "exclude",
-    "num_batches", "batch_size", "progress",
+    "weights", "block", "operator", "activations", "method", "bits_budget", "state", "strength",
+    "include", "exclude", "num_batches", "batch_size", "progress",
 )  # fmt: skip
 _IMAGES = ("size", "mean", "std", "fit", "layout", "colour", "preset")
 

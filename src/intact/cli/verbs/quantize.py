@@ -75,6 +75,10 @@ BitsBudget = Annotated[
     float | None,
     typer.Option(help="The most bits for each weight, scales included: layers that lose most get more."),
 ]
+State = Annotated[
+    Path | None,
+    typer.Option(help="With --block, a folder that keeps codes; the same command goes on from it."),
+]
 Strength = Annotated[
     float | None,
     typer.Option(help="With --method smoothquant, how much of the inputs' ranges goes into weights: 0 to 1."),
@@ -121,6 +125,7 @@ def run(
     block: Block = None,
     operator: Operator = None,
     bits_budget: BitsBudget = None,
+    state: State = None,
     strength: Strength = None,
     asymmetric: Asymmetric = False,
     per_tensor: PerTensor = False,
@@ -155,13 +160,11 @@ def run(
 
     - `intact quantize model.onnx --data photos -o model.int8.onnx`
     - `intact quantize model.onnx --data photos --preset inception --size 299 -o out.onnx`
-    - `intact quantize model.onnx --calib model.calib --method entropy -o out.onnx`
     - `intact quantize float.onnx --calib trained.calib --data photos -o out.onnx`
     - `intact quantize model.onnx --weights int4 --block 32 --data texts.npz -o out.onnx`
     """
     if block_weights.is_wanted(options := dict(locals())):
-        block_weights.run(options)
-        return
+        return block_weights.run(options)
     from intact.ptq import quantize
 
     _require_one(data, calib)

@@ -17,6 +17,7 @@ from intact.ptq.blocks.channel_scales import search_channel_scales
 from intact.ptq.blocks.convert_to_onnx import ConvertedModel, convert_to_onnx
 from intact.ptq.blocks.fit_scales import round_to_nearest
 from intact.ptq.blocks.gptq import damp, round_with_hessian
+from intact.ptq.blocks.group_store import GroupStore
 from intact.ptq.blocks.mixed_bits import FormatErrors, candidate_formats, choose_formats, measure_formats
 from intact.ptq.blocks.quantize_weights import (
     BlockQuantizedModel,
@@ -30,8 +31,8 @@ from intact.ptq.blocks.write_layers import QDQ_OPSET, insert_dequantize, insert_
 
 __all__ = [
     "ACTIVATIONS", "METHODS", "OPERATORS", "QDQ_OPSET", "RECIPES", "BlockFormat", "BlockQuantizedModel",
-    "BlockSettings", "ConvertedModel", "FormatErrors", "InputMoments", "LayerCodes", "candidate_formats",
-    "choose_formats", "convert_to_onnx", "damp", "measure_formats",
+    "BlockSettings", "ConvertedModel", "FormatErrors", "GroupStore", "InputMoments", "LayerCodes",
+    "candidate_formats", "choose_formats", "convert_to_onnx", "damp", "measure_formats",
     "insert_dequantize", "insert_nbits", "quantize_weights", "refine", "round_group", "round_to_nearest",
     "round_with_hessian", "search_channel_scales", "settings_of", "summarize", "take_rows", "wants_blocks",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -36,6 +37,8 @@ class BlockSettings:
         method: One of `METHODS`.
         bits_budget: The most bits for each weight, scales of 16 bits included, on average; layers that lose
             most get more than others. None: all have the bits of `weights`.
+        state: A folder that keeps codes as they are chosen; the same call goes on from it. None: none
+            is kept.
         strength: Of method "smoothquant", from 0 to 1: how much of the inputs' ranges goes into weights.
         operator: One of `OPERATORS`; None: what says the activations: DequantizeLinear for floats,
             MatMulNBits for int8.
@@ -51,6 +54,7 @@ class BlockSettings:
     activations: str = "float"
     method: str = "auto"
     bits_budget: float | None = None
+    state: str | os.PathLike[str] | None = None
     strength: float = STRENGTH
     operator: str | None = None
     include: Sequence[str] = ()
@@ -138,6 +142,7 @@ def wants_blocks(options: Mapping[str, Any]) -> bool:
         or options.get("operator") is not None
         or options.get("strength") is not None
         or options.get("bits_budget") is not None
+        or options.get("state") is not None
         or options.get("activations") == "dynamic-int8"
         or options.get("method") in METHODS[1:]
     )

@@ -18,6 +18,7 @@ from intact.progress import Progress
 from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_channel_scales
 from intact.ptq.blocks.block_format import BlockFormat
 from intact.ptq.blocks.block_settings import BlockSettings, settings_of
+from intact.ptq.blocks.group_store import GroupStore
 from intact.ptq.blocks.layer_stream import LayerStream, join_rows
 from intact.ptq.blocks.linear_layers import LayerGroup, LinearLayer, find_linear_layers, group_by_input
 from intact.ptq.blocks.mixed_bits import (
@@ -26,7 +27,7 @@ from intact.ptq.blocks.mixed_bits import (
     measure_formats,
     stored_bits,
 )
-from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group, take_rows
+from intact.ptq.blocks.round_group import RECIPES, InputMoments, take_rows
 from intact.ptq.blocks.write_layers import (
     QDQ_OPSET,
     write_dequantize,
@@ -149,11 +150,13 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
         )  # fmt: skip
     result = BlockQuantizedModel(model, settings, in_float=reasons)
     groups = group_by_input(layers)
+    store = GroupStore(settings.state)
     grids = _choose_grids(model, groups, data, settings)
     streams = _open_streams(model, data, settings)
     with Progress("quantize weights", len(groups), settings.progress) as progress:
         for group in progress.over(groups):
-            _quantize_group(result, group, streams, grids[group.source, group.layers[0].shape[1]])
+            key = group.source, group.layers[0].shape[1]
+            _quantize_group(result, group, streams, grids[key], store)
     fold_channel_scales(model, result.muls)  # at the end: streams hold tensors as they were
     return result
 
@@ -205,15 +208,16 @@ def _group_weight(group: LayerGroup) -> NDArray[np.float32]:
 
 
 def _quantize_group(
-    result: BlockQuantizedModel, group: LayerGroup, streams: tuple[LayerStream, ...], grid: BlockFormat
-) -> None:
+    result: BlockQuantizedModel, group: LayerGroup, streams: tuple[LayerStream, ...], grid: BlockFormat,
+    store: GroupStore,
+) -> None:  # fmt: skip
     settings, model = result.settings, result.model
     weight, moments = _group_weight(group), None
     if streams:
         for stream in streams:
             stream.advance(group.layers[0].name)
         moments = _moments(group, weight.shape[1], streams)
-    rounded = round_group(weight, moments, grid, RECIPES[settings.method], settings.strength)
+    rounded = store.round(weight, moments, grid, RECIPES[settings.method], settings.strength)
     if rounded.channel_scales is not None:
         result.muls.append(insert_channel_scales(model, group, rounded.channel_scales))
     begin = 0

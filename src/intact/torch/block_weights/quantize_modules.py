@@ -20,12 +20,12 @@ from intact.ptq.blocks import (
     BlockFormat,
     BlockSettings,
     FormatErrors,
+    GroupStore,
     InputMoments,
     LayerCodes,
     candidate_formats,
     choose_formats,
     measure_formats,
-    round_group,
     settings_of,
     summarize,
     take_rows,
@@ -269,7 +269,7 @@ def _quantize_group(
     settings = result.settings
     parts = [convert_at(path, partial(finite_rows, layer)) for path, layer in layers.items()]
     weight, recipe = np.concatenate(parts), RECIPES[settings.method]
-    rounded = round_group(weight, moments, grid, recipe, settings.strength)
+    rounded = GroupStore(settings.state).round(weight, moments, grid, recipe, settings.strength)
     factors = rounded.channel_scales
     inverses = None if factors is None else torch.from_numpy(1 / factors)
     modules: dict[str, nn.Module] = {}
