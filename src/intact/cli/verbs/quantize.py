@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from warnings import catch_warnings, simplefilter
+from warnings import catch_warnings
 
 import typer
 
@@ -153,27 +153,23 @@ def run(
 ) -> None:
     """Quantize an ONNX file: fold, place Q/DQ pairs by rules, calibrate, write.
 
-    An overrides file says for patterns of node names, operator types or tensors what they get, for example
-    `"head/*": {activations: int16}` or `MatMul: {weights: int4}` or `"/conv1": {format: float}`.
+    An overrides file says what patterns of names or operator types get: `"head/*": {activations: int16}`.
 
     Examples:
 
     - `intact quantize model.onnx --data photos -o model.int8.onnx`
-    - `intact quantize model.onnx --data photos --preset inception --size 299 -o out.onnx`
-    - `intact quantize float.onnx --calib trained.calib --data photos -o out.onnx`
     - `intact quantize model.onnx --weights int4 --block 32 --data texts.npz -o out.onnx`
     """
     if block_weights.is_wanted(options := dict(locals())):
-        return block_weights.run(options)
+        block_weights.run(options)
+        return
     from intact.ptq import quantize
 
     _require_one(data, calib)
     images = (size, mean, std, fit, layout, colour, preset)
     source = shared_options.data_of(data, *images) if data or not calib else Calibration.load(calib)
     settings, widths = read_overrides(overrides), read_bits16(bits16)
-    tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
-    with catch_warnings():
-        simplefilter("ignore", ZeroRangeWarning)  # the result names these tensors, and `_show` prints them
+    with catch_warnings(action="ignore", category=ZeroRangeWarning):  # `_show` names these tensors
         result = quantize(
             model, source, method=method, profile=profile, activations=activations, weights=weights,
             symmetric=not asymmetric, per_channel=not per_tensor, include=tuple(include or ()),
@@ -181,10 +177,14 @@ def run(
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
             equalization=equalization.for_ptq, rounding="auto" if rounding is None else rounding,
             bits16=widths, float_budget=float_budget, progress=progress, pool=shared_options.pool_of(ray),
-            ranges=calib if data is not None else None, **tuning,
+            ranges=calib if data is not None else None, **_method_options(percentile),
         )  # fmt: skip
     result.save(out)
     _show(result, model, out, as_json, advised=widths == "never")
+
+
+def _method_options(percentile: Any) -> dict[str, Any]:
+    return {} if percentile is None else {"percentile": percentile}
 
 
 def _require_one(data: Path | None, calib: Path | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -149,14 +149,17 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
             if reasons else "quantize models with linear layers",
         )  # fmt: skip
     result = BlockQuantizedModel(model, settings, in_float=reasons)
-    groups = group_by_input(layers)
+    groups = deque(group_by_input(layers))
+    del layers  # each holds pages of a file with external data, until it is done
     store = GroupStore(settings.state)
     grids = _choose_grids(model, groups, data, settings)
     streams = _open_streams(model, data, settings)
     with Progress("quantize weights", len(groups), settings.progress) as progress:
-        for group in progress.over(groups):
+        while groups:
+            group = groups.popleft()
             key = group.source, group.layers[0].shape[1]
             _quantize_group(result, group, streams, grids[key], store)
+            progress.advance()
     fold_channel_scales(model, result.muls)  # at the end: streams hold tensors as they were
     return result
 
