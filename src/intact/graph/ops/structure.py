@@ -190,6 +190,19 @@ class Opaque(Operator, shared=True):
 
 
 @dataclass(frozen=True)
+class BlockLinearMarker(Operator):
+    """The marker of a layer with block weights. Inputs: data, codes, scales, zero points, bias."""
+
+    kind: ClassVar[Kind] = "compound"
+    domain: ClassVar[str] = "intact"
+    op_type: ClassVar[str] = "BlockLinear"
+    inputs: int = 0
+    bits: int = 0
+    block: int = 0
+    x_block: int = 0
+
+
+@dataclass(frozen=True)
 class TensorMarker(Operator):
     """The marker of a tensor, on which our exporters hang its grid. Inputs: data, amax, amin."""
 

@@ -16,7 +16,7 @@ from torch import nn
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
 from intact.formats import nbits_inputs
-from intact.graph import Inserter, Model, Namer, Node, Value
+from intact.graph import Inserter, Model, Namer, Node, Value, ops
 from intact.numerics import BlockWeights, split_stream
 from intact.ptq.blocks import QDQ_OPSET, insert_dequantize, insert_nbits
 from intact.torch.block_weights.layers import BlockWeightLinear
@@ -121,16 +121,16 @@ class _Layer:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        numbers = {name: node.attributes[name].as_int() for name in _NUMBERS}
+        numbers = ops.BlockLinearMarker.of(node)
         arrays = [None if value is None else _constant(value) for value in node.inputs[1:]]
         arrays += [None] * (4 - len(arrays))
         codes, scales, points, bias = arrays
         assert codes is not None and scales is not None and node.inputs[1] is not None
-        bits, self.x_block = numbers["bits"], numbers["x_block"]
+        bits, self.x_block = numbers.bits, numbers.x_block
         points = np.full(scales.shape, 2 ** (bits - 1), np.uint8) if points is None else points
         self.weights = BlockWeights(
-            split_stream(codes, bits, numbers["inputs"]), f"uint{bits}", scales.astype(np.float32),
-            min(numbers["block"], numbers["inputs"]), zero_points=points,
+            split_stream(codes, bits, numbers.inputs), f"uint{bits}", scales.astype(np.float32),
+            min(numbers.block, numbers.inputs), zero_points=points,
         )  # fmt: skip
         self.bias = None if bias is None else bias.astype(np.float32)
         self.stem = (node.inputs[1].name or "").removesuffix(".codes") or node.name or ""
