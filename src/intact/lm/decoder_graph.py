@@ -9,12 +9,14 @@ which a caller passes the arrays of the old ones.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.formats import floats_of
+from intact.errors import UnsupportedError
+from intact.formats import floats_of, nbits_inputs
 from intact.graph import Composer
 from intact.graph.ops import MICROSOFT
 from intact.lm.decoder_weights import DecoderWeights
@@ -24,46 +26,39 @@ _OPSET = 21
 Linear = BlockWeights | NDArray[np.float32]
 
 
-class LinearWriter(Protocol):
-    """Writes a product with the weight of a linear layer."""
+Encode = Callable[[str, Linear], Linear]
+"""Takes what a weight is for ("q", "down", "head", ...) and the weight; returns what is stored."""
 
-    def __call__(self, composer: Composer, x: str, y: str, role: str, weight: Linear) -> None:
-        """Write ``y = x weight.T``.
-
-        Args:
-            composer: Of the model.
-            x, y: Names of values.
-            role: "q", "down", "head", ...
-            weight: [outputs, inputs].
-        """
+_INTEGER_PRODUCT = 4
 
 
-def write_float(composer: Composer, x: str, y: str, role: str, weight: Linear) -> None:
-    """Write a product of floats."""
-    matrix = composer.constant(
-        f"{y}.weight", np.ascontiguousarray(np.asarray(floats_of(weight), np.float32).T)
-    )
-    composer.node("MatMul", [x, matrix], [y], name=y)
+def nbits_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dict[str, int]] | None:
+    """Return constants and attributes of a MatMulNBits; None where it has no such grid."""
+    try:
+        inputs, attributes = nbits_inputs(weight)
+    except UnsupportedError:
+        return None
+    return inputs | {"scales": np.asarray(inputs["scales"], np.float32)}, attributes
 
 
-def decoder_model(weights: DecoderWeights, positions: int, write_linear: LinearWriter = write_float) -> Any:
+def decoder_model(weights: DecoderWeights, positions: int, encode: Encode) -> Any:
     """Build the model.
 
     Args:
         weights: Of the decoder.
         positions: The longest sequence that it takes.
-        write_linear: Writes linear layers.
+        encode: Chooses the codes of weights.
     Returns:
         An onnx-ir model.
     """
-    return _Decoder(weights, positions, write_linear).build()
+    return _Decoder(weights, positions, encode).build()
 
 
 class _Decoder:
     """Writes one decoder. Values are named by the layer and what they are."""
 
-    def __init__(self, weights: DecoderWeights, positions: int, write_linear: LinearWriter) -> None:
-        self._weights, self._config, self._linear = weights, weights.config, write_linear
+    def __init__(self, weights: DecoderWeights, positions: int, encode: Encode) -> None:
+        self._weights, self._config, self._encode = weights, weights.config, encode
         self._composer = Composer(_OPSET)
         self._tables = self._angles(positions, "")
         self._local_tables = (
@@ -100,11 +95,49 @@ class _Decoder:
 
     def _embed(self) -> str:
         table = self._weights.linear("embedding")
-        embedding = self._composer.constant("embedding.weight", np.asarray(floats_of(table), np.float32))
-        self._composer.node("Gather", [embedding, "tokens"], ["embedding"], name="embedding")
+        self._embedding = self._encode("head" if self._config.tied else "embedding", table)
+        self._gather("tokens", "embedding", self._embedding)
         if self._config.embedding_scale == 1.0:
             return "embedding"
         return self._number("Mul", "embedding", self._config.embedding_scale, "embedding.scaled")
+
+    def _gather(self, index: str, y: str, table: Linear) -> None:
+        """Read rows of a table, which keeps its codes where GatherBlockQuantized has their grid."""
+        composer, constants = self._composer, None
+        if isinstance(table, BlockWeights) and table.shape[1] % table.block_size == 0:
+            constants = nbits_constants(table)
+        if constants is None:
+            floats = composer.constant(f"{y}.weight", np.asarray(floats_of(table), np.float32))
+            composer.node("Gather", [floats, index], [y], name=y)
+            return
+        inputs, attributes = constants
+        codes = inputs["B"].reshape(len(inputs["B"]), -1)
+        names = [
+            composer.constant(f"{y}.codes", codes),
+            index,
+            composer.constant(f"{y}.scales", inputs["scales"]),
+        ]
+        if "zero_points" in inputs:
+            names.append(composer.constant(f"{y}.zero_points", inputs["zero_points"]))
+        composer.node(
+            "GatherBlockQuantized", names, [y], name=y, domain=MICROSOFT, gather_axis=0, quantize_axis=1,
+            block_size=attributes["block_size"], bits=attributes["bits"],
+        )  # fmt: skip
+
+    def _linear(self, x: str, y: str, weight: Linear) -> None:
+        """Write ``y = x weight.T``: of codes a MatMulNBits that quantizes x as it comes."""
+        composer = self._composer
+        constants = nbits_constants(weight) if isinstance(weight, BlockWeights) else None
+        if constants is None:
+            matrix = np.ascontiguousarray(np.asarray(floats_of(weight), np.float32).T)
+            composer.node("MatMul", [x, composer.constant(f"{y}.weight", matrix)], [y], name=y)
+            return
+        inputs, attributes = constants
+        names = [composer.constant(f"{y}.{name}", array) for name, array in inputs.items()]
+        composer.node(
+            "MatMulNBits", [x, *names], [y], name=y, domain=MICROSOFT, accuracy_level=_INTEGER_PRODUCT,
+            **attributes,
+        )  # fmt: skip
 
     def _block(self, layer: int, x: str) -> str:
         rows = self._norm(x, "attention_norm", layer)
@@ -160,9 +193,9 @@ class _Decoder:
         normed = self._norm("wanted.rows", "norm", None)
         config, cap = self._config, self._config.logit_cap
         is_divided = config.logit_divisor != 1.0
-        role = "embedding" if config.tied else "head"
         y = "head" if cap or is_divided else "logits"
-        self._linear(self._composer, normed, y, "head", self._weights.linear(role))
+        weight = self._embedding if config.tied else self._encode("head", self._weights.linear("head"))
+        self._linear(normed, y, weight)
         if is_divided:
             y = self._number("Div", y, config.logit_divisor, "head.divided" if cap else "logits")
         if cap:
@@ -172,7 +205,7 @@ class _Decoder:
     def _product(self, role: str, layer: int, x: str) -> str:
         y, has_bias = f"{layer}.{role}", self._weights.has_bias(role, layer)
         product = f"{y}.product" if has_bias else y
-        self._linear(self._composer, x, product, role, self._weights.linear(role, layer))
+        self._linear(x, product, self._encode(role, self._weights.linear(role, layer)))
         if has_bias:
             bias = self._composer.constant(f"{y}.bias", self._weights.vector(role, layer, "bias"))
             self._node("Add", [product, bias], y)

@@ -15,8 +15,8 @@ from intact.errors import FileFormatError, QuantValueError
 from intact.lm.decoder_graph import decoder_model
 from intact.lm.decoder_weights import DecoderWeights
 from intact.lm.language_model import LanguageModel
-from intact.lm.linear_writers import KEEP, linear_writer
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
+from intact.lm.weight_encoder import KEEP, weight_encoder
 from intact.reading import read_bytes
 
 PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json"
@@ -34,7 +34,7 @@ def load_model(
 
     Args:
         path: A GGUF file, a folder with config.json and safetensors files, or one that `save_model` wrote.
-        weights, block, bits_of: As for `linear_writer`; a saved model has its own.
+        weights, block, bits_of: As for `weight_encoder`; a saved model has its own.
         positions: The longest sequence; None: what the model was trained for, at most 8192.
         threads: Of a run; None: as many as the process may use.
         tokenizer: A tokenizer.json in place of the model's own.
@@ -51,7 +51,7 @@ def load_model(
     count = min(source.config.context, LONGEST) if positions is None else positions
     if not 1 <= count <= 2**24:
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
-    model = decoder_model(source, count, linear_writer(weights, block, bits_of))
+    model = decoder_model(source, count, weight_encoder(weights, block, bits_of))
     engine = compile_model(model, threads=threads, backend=backend)
     settings: dict[str, str | int] = {"family": source.config.family, "weights": weights, "block": block}
     return LanguageModel(engine, count, _tokenizer(source, tokenizer), _template(source), settings)

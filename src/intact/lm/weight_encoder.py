@@ -1,0 +1,45 @@
+"""Choose the codes of a decoder's weights: those of the file, or codes that are rounded to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from intact.errors import QuantValueError
+from intact.formats import floats_of
+from intact.lm.decoder_graph import Encode, Linear, nbits_constants
+from intact.numerics import BlockWeights
+from intact.ptq.blocks import BlockFormat, round_to_nearest
+
+KEEP, FLOAT = "keep", "float32"
+_ROUNDED = {"int2": "int2", "int4": "int4", "uint4": "uint4", "int8": "int8"}
+
+
+def weight_encoder(weights: str = KEEP, block: int = 32, bits_of: Mapping[str, str] | None = None) -> Encode:
+    """Return what chooses the codes of a weight.
+
+    Args:
+        weights: "keep": the codes of the file, where MatMulNBits has its grid, else int8; "float32"; or
+            "int4", "uint4", "int8", "int2": rounded to nearest with fitted scales.
+        block: Elements that share a scale.
+        bits_of: Other choices for some roles, such as ``{"head": "int8"}``. An embedding that is the head has
+            the head's.
+    Raises:
+        QuantValueError: There is no such choice.
+    """
+    choices = {"": weights, **(bits_of or {})}
+    for choice in choices.values():
+        if choice not in (KEEP, FLOAT, *_ROUNDED):
+            want = f"keep, float32, {', '.join(_ROUNDED)}"
+            raise QuantValueError("weights", f"{choice!r:.40}", want, "choose one")
+    grids = {choice: BlockFormat(_ROUNDED.get(choice, "int8"), block) for choice in choices.values()}
+
+    def encode(role: str, weight: Linear) -> Linear:
+        choice = choices.get(role, weights)
+        if choice == KEEP and (not isinstance(weight, BlockWeights) or nbits_constants(weight) is not None):
+            return weight
+        floats = np.asarray(floats_of(weight), np.float32)
+        return floats if choice == FLOAT else round_to_nearest(floats, grids[choice])
+
+    return encode
