@@ -9,7 +9,7 @@ namespace {
 
 struct Vnni512 {
   using V = Avx512;
-  static constexpr int kOffset = 0, kGroups = 3, kVectors = 1, kPanels = 3, kPanelsOfRow = 4;
+  static constexpr int kOffset = 0, kGroups = 3, kVectors = 1, kPanels = 3;
 
   template <int kBits, int kRows, int kVectors, size_t kParts>
   static INTACT_INLINE void add(__m512i (&acc)[kRows][kVectors], const uint8_t* codes, size_t panel_bytes,
