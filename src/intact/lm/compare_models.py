@@ -87,7 +87,12 @@ def token_windows(
         QuantValueError: The text is shorter than one window.
     """
     most = len(text) if count is None else 16 * length * count  # characters: few tokens are longer
-    ids = np.array(model.encode(text[:most]))
+    return cut_windows(model.encode(text[:most]), length, count)
+
+
+def cut_windows(tokens: Sequence[int], length: int, count: int | None = None) -> list[NDArray[np.int64]]:
+    """Cut tokens into windows, as `token_windows` does."""
+    ids = np.array(tokens)
     windows = [ids[start : start + length] for start in range(0, len(ids) - length + 1, length)][:count]
     if not windows:
         raise QuantValueError("text", f"{len(ids)} tokens", f"{length} or more", "give a longer one")

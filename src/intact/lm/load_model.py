@@ -12,6 +12,8 @@ from intact.atomic import replacing, together
 from intact.engine import compile as compile_model
 from intact.engine import load
 from intact.errors import FileFormatError, QuantValueError
+from intact.lm.calibrated_weights import WINDOW, WINDOWS, calibrated_model
+from intact.lm.compare_models import cut_windows
 from intact.lm.decoder_graph import decoder_model
 from intact.lm.decoder_weights import DecoderWeights
 from intact.lm.language_model import LanguageModel
@@ -28,7 +30,8 @@ LONGEST = 8192
 def load_model(
     path: str | os.PathLike[str], *, weights: str = KEEP, block: int = 32,
     bits_of: Mapping[str, str] | None = None, positions: int | None = None, threads: int | None = None,
-    tokenizer: str | os.PathLike[str] | None = None, backend: str = "cpu",
+    tokenizer: str | os.PathLike[str] | None = None, text: str | None = None, method: str = "auto",
+    progress: bool = False, backend: str = "cpu",
 ) -> LanguageModel:  # fmt: skip
     """Open a language model.
 
@@ -38,6 +41,9 @@ def load_model(
         positions: The longest sequence; None: what the model was trained for, at most 8192.
         threads: Of a run; None: as many as the process may use.
         tokenizer: A tokenizer.json in place of the model's own.
+        text: Codes are chosen by what layers read on it: such as the model will see. None: the nearest ones.
+        method: How, as for `intact.ptq.quantize_weights`: "awq", "gptq", "auto".
+        progress: Show a progress bar for that.
         backend: "cpu", or "reference".
     Raises:
         FileFormatError, FileAccessError: A file is damaged, or cannot be read.
@@ -51,10 +57,21 @@ def load_model(
     count = min(source.config.context, LONGEST) if positions is None else positions
     if not 1 <= count <= 2**24:
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
-    model = decoder_model(source, count, weight_encoder(weights, block, bits_of))
+    words = _tokenizer(source, tokenizer)
+    if text is None:
+        model = decoder_model(source, count, weight_encoder(weights, block, bits_of))
+    else:
+        if words is None:
+            raise QuantValueError("text", "no tokenizer for it", "one", "pass tokenizer=")
+        model = calibrated_model(
+            source, count, cut_windows(words.encode(text), min(WINDOW, count), WINDOWS), format=weights,
+            block=block, method=method, head=(bits_of or {}).get("head", "int8"), progress=progress,
+        )  # fmt: skip
     engine = compile_model(model, threads=threads, backend=backend)
     settings: dict[str, str | int] = {"family": source.config.family, "weights": weights, "block": block}
-    return LanguageModel(engine, count, _tokenizer(source, tokenizer), _template(source), settings)
+    if text is not None:
+        settings["method"] = method
+    return LanguageModel(engine, count, words, _template(source), settings)
 
 
 def save_model(model: LanguageModel, folder: str | os.PathLike[str]) -> None:

@@ -53,19 +53,32 @@ def quantize(
     block: Block = 32,
     positions: Positions = None,
     tokenizer: TokenizerFile = None,
+    text: Annotated[
+        Path | None, typer.Option(help="Choose codes by what layers read on this text.", exists=True)
+    ] = None,
+    method: Annotated[str, typer.Option(help="How, with --text: auto, awq, gptq, ...")] = "auto",
 ) -> None:
     """Quantize a language model, and write a folder that opens at once.
 
-    Weights get codes in blocks, activations int8 codes in blocks of the same size while the model runs.
+    Weights get codes in blocks, activations int8 codes in blocks of the same size while the model runs. With
+    `--text` 4 bits lose a fifth as much, after some minutes of work.
 
     Examples:
 
-    - `intact lm quantize model.gguf -o folder`
+    - `intact lm quantize model.gguf --text sample.txt -o folder`
     - `intact lm quantize Qwen3-0.6B --weights int8 -o folder`
     """
     begin = perf_counter()
     loaded = lm.load(
-        model, weights=weights, block=block, bits_of={"head": head}, positions=positions, tokenizer=tokenizer
+        model,
+        weights=weights,
+        block=block,
+        bits_of={"head": head},
+        positions=positions,
+        tokenizer=tokenizer,
+        text=None if text is None else _read(text),
+        method=method,
+        progress=True,
     )
     lm.save(loaded, out)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
@@ -88,7 +101,10 @@ def run(
 ) -> None:
     """Continue a text.
 
-    Example: `intact lm run model.gguf "The capital of France is"`
+    Examples:
+
+    - `intact lm run model.gguf "The capital of France is"`
+    - `intact lm run folder "Once upon a time" --temperature 0.8 --top-p 0.9 --seed 3`
     """
     loaded = lm.load(model, weights=weights, block=block, threads=threads, tokenizer=tokenizer)
     sampling = lm.Sampling(temperature, top_k, top_p, seed=seed)
@@ -108,7 +124,12 @@ def chat(
     seed: Seed = 0,
     threads: Threads = None,
 ) -> None:
-    """Talk to a model: a line is a message, the end of the input ends the conversation."""
+    """Talk to a model: a line is a message, the end of the input ends the conversation.
+
+    Examples:
+
+    - `intact lm chat folder --system "Answer in one sentence."`
+    """
     loaded = lm.load(model, weights=weights, threads=threads)
     sampling = lm.Sampling(temperature, top_p=top_p, seed=seed)
     messages = [{"role": "system", "content": system}] if system else []
@@ -134,7 +155,9 @@ def perplexity(
 ) -> None:
     """Measure how well a model predicts a text.
 
-    Example: `intact lm perplexity folder --text wiki.test.raw`
+    Examples:
+
+    - `intact lm perplexity folder --text wiki.test.raw`
     """
     loaded = lm.load(model, weights=weights, threads=threads)
     parts = lm.token_windows(loaded, _read(text), length, windows)
@@ -158,7 +181,9 @@ def compare(
 ) -> None:
     """Say what one model lost against another one, on a text.
 
-    Example: `intact lm compare model.gguf folder --text wiki.test.raw`
+    Examples:
+
+    - `intact lm compare model.gguf folder --text wiki.test.raw`
     """
     models = [
         lm.load(path, weights=choice, threads=threads)
@@ -194,7 +219,12 @@ def bench(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time prompts and generation on this machine."""
+    """Time prompts and generation on this machine.
+
+    Examples:
+
+    - `intact lm bench folder --threads 2`
+    """
     loaded = lm.load(model, weights=weights, threads=threads, positions=prompt + generate + 1)
     cache, tokens = loaded.new_cache(), [1 + i % 97 for i in range(prompt)]
     seconds = [_seconds(lambda: append_anew(cache, tokens)) for _ in range(3)]
