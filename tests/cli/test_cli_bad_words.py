@@ -44,6 +44,12 @@ BASES = {
     "cache to-onnx": ("{cache}", "{net}", "-o", "{out}"),
     "cache from-onnx": ("{int8}", "-o", "{out}"),
     "cache diff": ("{cache}", "{cache}"),
+    "lm quantize": ("{gguf}", "-o", "{out}"),
+    "lm run": ("{gguf}", "a prompt"),
+    "lm chat": ("{gguf}",),
+    "lm perplexity": ("{gguf}", "--text", "{rubbish}"),
+    "lm compare": ("{gguf}", "{gguf}", "--text", "{rubbish}"),
+    "lm bench": ("{gguf}",),
 }
 SOURCES = ("{net}", "{int8}", "{calib}", "{cache}", "{gguf}")
 NASTY = "a[/x][red]\x1b[2J\x9b31m\u202e\udc80\n\r"

@@ -41,7 +41,7 @@ def add(
 
 
 def reals_of(q: ArrayLike, affine: Affine) -> NDArray[np.float32]:
-    """Compute ``fl32((q - z) * s)``."""
-    return np.asarray(
-        subtract_zero_point(q, affine[1], "codes").astype(np.float32) * positive_scale(affine[0])
-    )
+    """Compute ``fl32((q - z) * s)``; what leaves float32 is infinite."""
+    steps = subtract_zero_point(q, affine[1], "codes").astype(np.float32)
+    with np.errstate(over="ignore"):
+        return np.asarray(steps * positive_scale(affine[0]))
