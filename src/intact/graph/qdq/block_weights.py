@@ -75,7 +75,9 @@ def _behind_dequantize(node: ir.Node, constants: Constants) -> BlockWeights | No
     value = node.inputs[0]
     if codes is None or scale is None or value is None or value.dtype is None or not codes.ndim:
         return None
-    name = FORMATS[value.dtype]
+    name = FORMATS.get(value.dtype, "")
+    if name not in _STORED:
+        return None
     form, stored = ops.DequantizeLinear.of(node), _STORED[name]
     axis = 1 if form.axis is None else form.axis
     if scale.size > 1 and not -codes.ndim <= axis < codes.ndim:
