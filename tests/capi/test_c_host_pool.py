@@ -64,7 +64,6 @@ def same(got, want):
     return {name: a.tobytes() for name, a in got.items()} == {name: a.tobytes() for name, a in want.items()}
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # wild weights leave float32
 @hosts
 def test_random_graphs_have_the_bits_of_the_librarys_own_threads(host, c_library, tmp_path):
     calls = []
@@ -129,7 +128,7 @@ def test_the_example_in_c_has_the_same_bits_on_any_number_of_threads(options, c_
     ]
     for threads in (1, 2, 7):
         words = [str(program), str(path), str(threads)]
-        ran = subprocess.run(words, capture_output=True, text=True, timeout=300)
+        ran = subprocess.run(words, capture_output=True, text=True, timeout=600)
         assert ran.stdout.splitlines() == want, ran.stderr
 
 

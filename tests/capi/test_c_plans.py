@@ -78,7 +78,6 @@ def test_a_kept_graph_has_the_engines_codes(path, c_library, tmp_path):
         )
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # wild weights leave float32
 def test_random_graphs_of_many_kinds_have_the_engines_codes(c_library, tmp_path):
     kinds, runs = collections.Counter(), 0
     for seed in range(40):

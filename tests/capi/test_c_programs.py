@@ -111,7 +111,6 @@ def test_the_header_for_cpp_frees_and_throws(c_library, tmp_path):
     assert ran.stdout.splitlines() == [f"y 10 {y.reshape(-1)[7]:.6f}", "y", "4", "1", hosted, "5"], ran.stderr
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # wild weights leave float32
 @needs_compiler
 def test_a_prepared_session_runs_without_an_allocation(c_library, tmp_path):
     program = compile_program(ROOT / "tests" / "capi" / "allocations.c", c_library, tmp_path)

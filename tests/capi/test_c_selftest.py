@@ -42,7 +42,6 @@ def test_inputs_of_every_type_are_pythons(kind, c_library, tmp_path):
     CPlan(c_library, save_with_selftest(engine, tmp_path / "plan")).selftest()
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # wild weights leave float32
 def test_random_graphs_pass_on_both_sides(c_library, tmp_path):
     passed = 0
     for seed in range(30):

@@ -29,14 +29,12 @@ class Executable(Protocol):
 
     Attributes:
         shapes: Of every tensor.
-        output_shapes: Of the outputs at least: a run needs no others.
+
+    It may also have ``output_shapes``, of the outputs at least, where those of all tensors take time to list.
     """
 
     @property
     def shapes(self) -> Mapping[str, Shape]: ...
-
-    @property
-    def output_shapes(self) -> Mapping[str, Shape]: ...
 
     def run(self, inputs: Arrays, outputs: Arrays) -> None:
         """Run once: dense arrays of the inputs, and dense arrays that receive the outputs. Codes are int8 or

@@ -326,8 +326,9 @@ class Engine:
     def _outputs(self, executable: Executable, out: Arrays) -> dict[str, NDArray[Any]]:
         _check_names(out, self.plan.outputs, "output")
         outputs = {}
+        shapes: Mapping[str, Shape] = getattr(executable, "output_shapes", None) or executable.shapes
         for port in self.outputs:
-            shape = executable.output_shapes[port.name]
+            shape = shapes[port.name]
             array = out.get(port.name)
             fresh = array is None
             outputs[port.name] = (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.files.limits import check_limits
@@ -277,7 +278,8 @@ def lower(
         UnsupportedError: It is of a version that we do not read.
         QuantValueError: There is no such input, or not of such a shape.
     """
-    with tidying():  # nodes and values hold each other, and the weights
+    # Nodes and values hold each other, and the weights. Scales far apart leave float32, which rules look at.
+    with tidying(), np.errstate(all="ignore"):
         state = Lowering(source, shapes or {}, values or {})
         for stage in STAGES:
             stage.run(state)
