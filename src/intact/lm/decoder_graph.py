@@ -214,9 +214,6 @@ class _Decoder:
     def _norm(self, x: str, role: str, layer: int | None) -> str:
         y = role if layer is None else f"{layer}.{role}"
         weight = self._weights.vector(role, layer or 0) + np.float32(self._config.norm_offset)
-        return self._rms(x, weight, y)
-
-    def _rms(self, x: str, weight: NDArray[np.float32], y: str) -> str:
         scale = self._composer.constant(f"{y}.weight", weight)
         self._composer.node(
             "SimplifiedLayerNormalization", [x, scale], [y], name=y, axis=-1, epsilon=self._config.epsilon
