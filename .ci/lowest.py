@@ -1,9 +1,12 @@
-"""Print pip constraints: the lowest version of everything that the core, images, reports and tuning need."""
+"""Print pip constraints: the lowest version of everything that the core and the extras without PyTorch need."""
 
 import tomllib
 from pathlib import Path
 
 project = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]
 extras = project["optional-dependencies"]
-for wanted in (*project["dependencies"], *extras["images"], *extras["report"], *extras["tune"]):
+needed = dict.fromkeys(
+    (*project["dependencies"], *(wanted for name in ("images", "report", "tune", "lm") for wanted in extras[name]))
+)
+for wanted in needed:
     print(wanted.replace(">=", "=="))
