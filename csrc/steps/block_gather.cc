@@ -5,17 +5,21 @@
 #include <cstring>
 
 #include "base/tuning.h"
+#include "kernels/block_gemm/block_gemm.h"
+#include "steps/block_linear.h"
 #include "steps/common/row_index.h"
+#include "steps/common/views.h"
 
 namespace intact {
 namespace {
 
-constexpr int64_t kOctet = 8;  // codes that end with a byte, whatever bits they have
+constexpr auto kOctet = static_cast<int64_t>(kBlockUnit);  // codes that end with a byte, of whatever bits
+constexpr auto kPanel = static_cast<int64_t>(kBlockPanel);
 
 class BlockGather final : public Step {
  public:
-  explicit BlockGather(const BlockGatherSpec& s) : s_(s), k_(s.y.sizes[1]), rows_(s.codes.sizes[0]) {
-    for (const View* v : {&s.index, &s.y, &s.codes, &s.scales}) demand_rows(*v);
+  explicit BlockGather(const BlockGatherSpec& s) : s_(s), k_(s.y.sizes[1]), rows_(s.scales.sizes[0]) {
+    for (const View* v : {&s.index, &s.y, &s.scales}) demand_rows(*v);
     demand(is_index(s.index), "indices are int32 or int64");
     const int64_t count = s.index.sizes[0] * s.index.sizes[1];
     demand(s.y.type == Type::f32 && s.y.sizes[0] == count, "a row of floats for each index");
@@ -23,7 +27,16 @@ class BlockGather final : public Step {
     demand(0 < k_ && k_ < kMostElements && rows_ > 0, "there are codes");
     bytes_ = (k_ * s.bits + 7) / 8;
     blocks_ = (k_ - 1) / s.block + 1;
-    demand(s.codes.type == Type::u8 && s.codes.sizes[1] == bytes_, "rows of packed codes");
+    octets_ = (k_ + kOctet - 1) / kOctet;
+    if (s.is_packed) {
+      const int64_t panels = (rows_ + kPanel - 1) / kPanel;
+      demand_vector(s.codes, Type::u8, static_cast<size_t>(panels * octets_ * unit_bytes()),
+                    "panels of codes");
+    } else {
+      demand_rows(s.codes);
+      demand(s.codes.type == Type::u8 && s.codes.sizes[0] == rows_ && s.codes.sizes[1] == bytes_,
+             "rows of packed codes");
+    }
     demand_values(s.scales, Type::f32);
     if (s.zeros) demand_values(*s.zeros, Type::u8);
     if (s.minima) demand_values(*s.minima, Type::f32);
@@ -53,12 +66,30 @@ class BlockGather final : public Step {
     demand(v.type == type && v.sizes[0] == rows_ && v.sizes[1] == blocks_, "one number for each block");
   }
 
+  int64_t unit_bytes() const { return packed_bits(s_.bits) * kPanel; }
+
+  void unpack_row(const Memory& memory, int64_t row, float* y) const {
+    if (!s_.is_packed) {
+      const auto* const codes = row_of<const uint8_t>(s_.codes, memory, row);
+      for (int64_t k = 0; k < k_; k += kOctet) unpack(codes + k / kOctet * s_.bits, y + k, k_ - k);
+      return;
+    }
+    const uint8_t* from = s_.codes.at<const uint8_t>(memory) + row / kPanel * octets_ * unit_bytes();
+    from += row % kPanel * 4;
+    for (int64_t k = 0; k < k_; k += kOctet, from += unit_bytes()) {
+      for (int64_t i = 0; i < std::min(k_ - k, kOctet); ++i) {
+        const uint8_t code = packed_bits(s_.bits) == 8 ? from[i / 4 * 64 + i % 4]
+                                                       : static_cast<uint8_t>(from[i % 4] >> i / 4 * 4 & 15);
+        y[k + i] = static_cast<float>(code);
+      }
+    }
+  }
+
   void widen(const Memory& memory, int64_t row, float* y) const {
-    const auto* const codes = row_of<const uint8_t>(s_.codes, memory, row);
     const auto* const scales = row_of<const float>(s_.scales, memory, row);
     const auto* const zeros = s_.zeros ? row_of<const uint8_t>(*s_.zeros, memory, row) : nullptr;
     const auto* const minima = s_.minima ? row_of<const float>(*s_.minima, memory, row) : nullptr;
-    for (int64_t k = 0; k < k_; k += kOctet) unpack(codes + k / kOctet * s_.bits, y + k, k_ - k);
+    unpack_row(memory, row, y);
     for (int64_t b = 0; b < blocks_; ++b) {
       const float scale = scales[b];
       const auto zero = static_cast<float>(zeros == nullptr ? 1 << (s_.bits - 1) : zeros[b]);
@@ -83,7 +114,7 @@ class BlockGather final : public Step {
   }
 
   BlockGatherSpec s_;
-  int64_t k_, rows_, bytes_ = 0, blocks_ = 0, each_ = 1;
+  int64_t k_, rows_, bytes_ = 0, blocks_ = 0, octets_ = 0, each_ = 1;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ struct BlockGatherSpec {
   View index;  // i32 or i64 [a, b], neighbours side by side
   View y;  // f32 [a * b, k], likewise
   View codes;  // u8 [rows, bytes], dense: codes one after the other, the lowest bit first
+  bool is_packed;  // codes are u8 [bytes] in panels instead (pack_block_codes)
   View scales;  // f32 [rows, blocks], dense, as are those below
   std::optional<View> zeros;  // u8; none: half of the codes' range
   std::optional<View> minima;  // f32; none: nothing is added

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_models import onnx_model
 
+from intact.engine import load
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.plan import Plan
@@ -168,21 +170,22 @@ def test_scales_of_columns_stay_floats() -> None:
     check(model, ["gather"], rng.integers(-ROWS, ROWS, 9))
 
 
-def test_a_tied_head_shares_the_table() -> None:
-    """A table that is gathered from and multiplied by is once in the plan, under whatever names."""
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_tied_head_shares_the_table(bits: int, tmp_path: Path) -> None:
+    """A table that is gathered from and multiplied by is once in the plan, and once in memory."""
     rng = np.random.default_rng(5)
-    model = gather_model(rng, "uint8", (ROWS, K), (0, 1), 16, False, ("n",))
+    model = gather_model(rng, "uint8", (ROWS, K), (0, 1), 16, False, ("n",), bits)
     table = numpy_helper.to_array(model.graph.initializer[0])
     constants = [
         *model.graph.initializer,
-        numpy_helper.from_array(table.reshape(ROWS, K // 16, 8), "head"),
+        numpy_helper.from_array(table.reshape(ROWS, K // 16, 2 * bits), "head"),
         numpy_helper.from_array(numpy_helper.to_array(model.graph.initializer[1]), "head_scales"),
     ]
     (gather,) = model.graph.node
     gather.output[:] = ["rows"]
     head = helper.make_node(
         "MatMulNBits", ["rows", "head", "head_scales"], ["y"], name="head", domain="com.microsoft", K=K,
-        N=ROWS, bits=4, block_size=16, accuracy_level=4,
+        N=ROWS, bits=bits, block_size=16, accuracy_level=4,
     )  # fmt: skip
     whole = onnx_model(
         [gather, head], {"i": (TensorProto.INT64, ["n"])}, {"y": ["n", ROWS]}, constants, opset=21,
@@ -191,8 +194,16 @@ def test_a_tied_head_shares_the_table() -> None:
     plan = lower(whole)
     assert [step.kind for step in plan.steps] == ["block_gather", "dynamic_quantize", "block_linear"]
     assert len(plan.constants) == 2
-    feeds = {"i": np.arange(ROWS)}
-    np.testing.assert_array_equal(Engine(plan).run(feeds)["y"], evaluate(plan, feeds)["y"])
+    feeds, few = {"i": np.arange(ROWS)}, {"i": np.array([3, -1])}
+    engine = Engine(plan)
+    for each in (feeds, few):  # the second sizes find panels
+        np.testing.assert_array_equal(engine.run(each)["y"], evaluate(plan, each)["y"])
+    engine.save(tmp_path / "tied.plan")
+    saved = (tmp_path / "tied.plan").read_bytes()
+    assert saved.count(table.tobytes()) == 1
+    damaged = tmp_path / "damaged.plan"  # where nobody reads
+    damaged.write_bytes(saved.replace(table.tobytes(), bytes(table.nbytes)))
+    np.testing.assert_array_equal(load(damaged).run(feeds)["y"], evaluate(plan, feeds)["y"])
 
 
 def test_explain_says_what_keeps_a_table_elsewhere() -> None:

@@ -1,7 +1,7 @@
 // Rows, by an index, of a constant table of codes in blocks, as floats (N67); a run that meets an index out
 // of range ends there.
 #include "engine/kinds.h"
-#include "engine/kinds/block_constants.h"
+#include "engine/kinds/packed_blocks.h"
 #include "engine/kinds/views.h"
 #include "engine/sizes.h"
 #include "steps/block_gather.h"
@@ -27,18 +27,22 @@ struct BlockGather final : PlanStep {
   }
 
   void bind(Binding& binding) const override {
-    const int64_t rows = binding.shape(table.weight)[0];
-    check_indices(binding, index, {rows});
+    check_indices(binding, index, {binding.shape(table.weight)[0]});
     const View rows_of_indices = rows_read(binding, index);
     const RowsWritten to(binding, y);
     BlockGatherSpec spec{rows_of_indices,
                          to.rows(),
-                         binding.constant(table.weight),
+                         {},
+                         false,
                          binding.constant(table.scales),
                          {},
                          {},
                          static_cast<int>(table.bits),
                          table.block};
+    // Products that share the table have its codes in panels: then nobody reads those of the file.
+    spec.is_packed = binding.is_packed(table.weight, name_of_panels(table));
+    spec.codes = spec.is_packed ? line_of(binding, panels_of(binding, table), Type::u8)
+                                : binding.constant(table.weight);
     if (table.zero_points != kNoValue) spec.zeros = binding.constant(table.zero_points);
     if (table.minima != kNoValue) spec.minima = binding.constant(table.minima);
     binding.add(make_block_gather(spec));

@@ -22,17 +22,33 @@ inline void check_cut(const Checker& checker, int64_t inputs, int64_t x_block, i
   }
 }
 
+// Equal bytes of other layers may be codes of other bits.
+inline std::string name_of_blocks(const BlockConstants& w) {
+  return std::to_string(w.inputs) + "x" + std::to_string(w.bits);
+}
+
+// What the codes of a weight in panels are called.
+inline std::string name_of_panels(const BlockConstants& w) { return "block_codes_" + name_of_blocks(w); }
+
+inline Bytes panels_of(Binding& binding, const BlockConstants& w) {
+  return binding.packed(w.weight, name_of_panels(w), [&](const Bytes& b) {
+    return pack_block_codes(b.bytes, binding.shape(w.weight)[0], w.inputs, static_cast<int>(w.bits));
+  });
+}
+
+// A dense view of one axis.
+inline View line_of(Binding& binding, const Bytes& bytes, Type type) {
+  return binding.keep(bytes, type, {static_cast<int64_t>(bytes.bytes.size() / bytes_of(type))});
+}
+
 // Packed once for all sizes and all steps that name the same constants.
 struct PackedBlocks {
   PackedBlocks(Binding& binding, const BlockConstants& w)
       : bits(packed_bits(static_cast<int>(w.bits))),
         n_(binding.shape(w.weight)[0]),
-        // Equal bytes of other layers may be codes of other bits.
-        form_(std::to_string(w.inputs) + "x" + std::to_string(w.bits)),
-        bytes_(binding.packed(w.weight, "block_codes_" + form_, [&](const Bytes& b) {
-          return pack_block_codes(b.bytes, n_, w.inputs, static_cast<int>(w.bits));
-        })) {
-    codes = vector(binding, bytes_, Type::u8);
+        form_(name_of_blocks(w)),
+        bytes_(panels_of(binding, w)) {
+    codes = line_of(binding, bytes_, Type::u8);
     scales = values<float>(binding, w.scales, "block_scales", Type::f32);
     if (w.zero_points != kNoValue) {
       zeros = values<uint8_t>(binding, w.zero_points, "block_zero_points", Type::u8);
@@ -51,14 +67,14 @@ struct PackedBlocks {
       return bytes_of_values(sum_block_codes(bytes_.bytes, n_, bits, cut));
     };
     const std::string form = "block_sums_" + form_ + "_" + std::to_string(cut.piece);
-    return vector(binding, binding.packed(weight, form, sum, Type::i32), Type::i32);
+    return line_of(binding, binding.packed(weight, form, sum, Type::i32), Type::i32);
   }
 
   // A constant with numbers for each output.
   template <class T>
   View values(Binding& binding, int value, const char* form, Type type) const {
     const auto pack = [&](const Bytes& b) { return bytes_of_values(pack_block_values(b.as<T>(), n_)); };
-    return vector(binding, binding.packed(value, form, pack, type), type);
+    return line_of(binding, binding.packed(value, form, pack, type), type);
   }
 
   int bits;  // 4 or 8
@@ -66,10 +82,6 @@ struct PackedBlocks {
   std::optional<View> zeros, minima;
 
  private:
-  static View vector(Binding& binding, const Bytes& bytes, Type type) {
-    return binding.keep(bytes, type, {static_cast<int64_t>(bytes.bytes.size() / bytes_of(type))});
-  }
-
   template <class T>
   static std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
     const auto* const first = reinterpret_cast<const uint8_t*>(values.data());

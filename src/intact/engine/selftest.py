@@ -6,7 +6,6 @@ same ones. csrc/engine/selftest.cc does it in C++; docs/plan-format.md says how.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from intact.engine.plan import MOST_ELEMENTS, Plan, SelfTest
 from intact.engine.steps import STRING, Shape
 from intact.errors import QuantValueError, UnsupportedError
+from intact.kernels import crc32
 
 Run = Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
 """Runs a plan: returns the outputs of inputs, by name."""
@@ -107,7 +107,7 @@ def _splitmix64(states: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def checksum(array: NDArray[Any]) -> int:
     """Return the CRC-32 of an array's bytes, row-major; of NaNs with their usual bits."""
-    return zlib.crc32(bytes_of(array).data)
+    return crc32(bytes_of(array))
 
 
 def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:

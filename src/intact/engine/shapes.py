@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +14,7 @@ from intact.engine.steps import Call, FallbackSubgraph, Shape, ShapeArithmetic, 
 from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import QuantValueError, UnsupportedError
+from intact.kernels import crc32
 from intact.limits import FALLBACK_PARTS
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def peek(plan: Plan, constant: str) -> NDArray[np.generic]:
 def checksum(plan: Plan, constant: str) -> int:
     """Return the CRC-32 of a constant's bytes; a plan file stores it, so that they are not read."""
     say = getattr(plan.constants, "checksum", None)
-    return zlib.crc32(plan.constants[constant].tobytes()) if say is None else int(say(constant))
+    return crc32(plan.constants[constant]) if say is None else int(say(constant))
 
 
 Made = TypeVar("Made")

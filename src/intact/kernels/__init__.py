@@ -18,6 +18,7 @@ from intact.kernels.program import (
     Program,
     ThreadPool,
     View,
+    crc32,
     native_kinds,
 )
 from intact.kernels.quantization import (
@@ -56,8 +57,8 @@ __all__ = [
     "ARENA", "BoundEpilogue", "Bytes", "Context", "FoundRange", "HostedBound", "HostedPlan", "Kernel",
     "MAX_BINS", "NEAR_BYTES", "NativeStep", "PixelWindow", "Product", "Program", "Real", "SLACK",
     "ThreadPool", "View", "WEIGHTS", "absmax", "affine_gains", "alternatives", "collect_pow2",
-    "count_fixed", "count_pow2", "cpu_features", "dequantize", "entropy_divergences", "fake_quantize",
-    "fake_quantize_grad", "grid_gains", "instructions", "kernel_list", "kernels_in_use",
+    "count_fixed", "count_pow2", "cpu_features", "crc32", "dequantize", "entropy_divergences",
+    "fake_quantize", "fake_quantize_grad", "grid_gains", "instructions", "kernel_list", "kernels_in_use",
     "learned_range_grad", "machine", "minmax", "moments", "native_kinds", "quadratic_forms", "quantize",
     "round_together", "unit_factor", "window_sums", "windows",
 ]  # fmt: skip

@@ -6,20 +6,19 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intact.atomic import replacing, together
 from intact.engine import compile as compile_model
 from intact.engine import load
 from intact.errors import FileFormatError, QuantValueError
-from intact.lm.calibrated_weights import WINDOW, WINDOWS, calibrated_model
 from intact.lm.compare_models import cut_windows
-from intact.lm.decoder_graph import decoder_model
-from intact.lm.decoder_weights import DecoderWeights
 from intact.lm.language_model import LanguageModel
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
-from intact.lm.weight_encoder import KEEP, weight_encoder
 from intact.reading import read_bytes
+
+if TYPE_CHECKING:
+    from intact.lm.decoder_weights import DecoderWeights
 
 PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json"
 VERSION = 1
@@ -28,7 +27,7 @@ LONGEST = 8192
 
 
 def load_model(
-    path: str | os.PathLike[str], *, weights: str = KEEP, block: int = 32,
+    path: str | os.PathLike[str], *, weights: str = "keep", block: int = 32,
     bits_of: Mapping[str, str] | None = None, positions: int | None = None, threads: int | None = None,
     tokenizer: str | os.PathLike[str] | None = None, text: str | None = None, method: str = "auto",
     progress: bool = False, backend: str = "cpu",
@@ -53,6 +52,12 @@ def load_model(
     folder = Path(path)
     if (folder / SETTINGS).is_file():
         return _load_saved(folder, threads)
+    # Graphs and quantizers take 20 MB, which a saved model needs not.
+    from intact.lm.calibrated_weights import WINDOW, WINDOWS, calibrated_model
+    from intact.lm.decoder_graph import decoder_model
+    from intact.lm.decoder_weights import DecoderWeights
+    from intact.lm.weight_encoder import weight_encoder
+
     source = DecoderWeights(path)
     count = min(source.config.context, LONGEST) if positions is None else positions
     if not 1 <= count <= 2**24:

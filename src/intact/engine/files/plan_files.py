@@ -31,6 +31,7 @@ from intact.engine.model_pieces import MOST, Joined, Piece, Views, join_models, 
 from intact.engine.plan import Plan, SelfTest
 from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
 from intact.errors import FileFormatError, QuantValueError, require_path
+from intact.kernels import crc32
 from intact.layer import Layer
 from intact.reading import reading
 from intact.timings import Timings, check_table
@@ -130,7 +131,7 @@ class Verified(Mapping[Key, NDArray[Any]]):
             self._arrays[key] = stored.widen(shape), checksum
         array, checksum = self._arrays[key]
         if key not in self._sound:
-            if _crc32(array) != checksum:
+            if crc32(array) != checksum:
                 raise format_error(f"{self._where}: array {key!r}", "bytes that do not match their checksum",
                                  "the bytes that were written")  # fmt: skip
             self._sound.add(key)
@@ -159,7 +160,7 @@ class Verified(Mapping[Key, NDArray[Any]]):
             self._verify_all(keys)
             return
         waiting = list(keys)
-        with ThreadPoolExecutor(threads) as pool:  # zlib lets go of the interpreter
+        with ThreadPoolExecutor(threads) as pool:
             for _ in pool.map(self._verify_all, [waiting[first::threads] for first in range(threads)]):
                 pass
 
@@ -211,10 +212,10 @@ def save(
     body = _Body(
         VERSION, __version__, sys.byteorder, plan.inputs, plan.outputs, tuple(plan.tensors.values()),
         plan.layers, plan.notes, plan.model, plan.deciding,
-        tuple(_Constant(n, a.dtype.name, a.shape, _crc32(a)) for n, a in constants.items()),
+        tuple(_Constant(n, a.dtype.name, a.shape, crc32(a)) for n, a in constants.items()),
         tuple(_Stored(name, entry.form) for name, entry in stored.items()),
         tuple(_Joined(name.removeprefix("constant/"), entry.pieces) for name, entry in joined.items()),
-        tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
+        tuple(_Packed(*key, a.dtype.name, a.shape, crc32(a)) for key, a in pieces.items()),
         tuple(_timing_entries(Timings() if timings is None else timings)),
     )  # fmt: skip
     content = {**encode(body), "steps": encode(plan.steps)}
@@ -322,7 +323,7 @@ def _step(entry: Any, where: str) -> Step:
 def _in_fewer_bits(plan: Plan, name: str, array: NDArray) -> Stored | None:
     """Return a compact form from which every bit of a float32 constant follows; None where there is none."""
     stored = plan.stored.get(name)
-    if stored is not None and _crc32(stored.widen(array.shape)) == _crc32(array):
+    if stored is not None and crc32(stored.widen(array.shape)) == crc32(array):
         return stored
     return compact_reals(array)
 
@@ -420,10 +421,6 @@ def _require_plain(arrays: Mapping[Any, NDArray]) -> None:
     for name, array in arrays.items():
         if array.dtype.name not in _DTYPES or not array.dtype.isnative:
             raise QuantValueError(f"array {name!r}", f"dtype {array.dtype}", " or ".join(_DTYPES), "cast it")
-
-
-def _crc32(array: NDArray) -> int:
-    return zlib.crc32(array.reshape(-1).view(np.uint8).data)
 
 
 def _dumps(value: Any) -> str:
