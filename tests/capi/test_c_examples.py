@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.capi.classification import classification
+from tests.capi.generation import generation
 from tests.capi.test_c_programs import ROOT, compile_program, needs_compiler
 
 EXAMPLES = ROOT / "examples"
@@ -32,6 +33,14 @@ def task(request, tmp_path, rng):
 def test_c_classifies_as_the_engine_does(c_library, tmp_path, task):
     program = compile_program(EXAMPLES / "c" / "classify.c", c_library, tmp_path)
     assert lines_of(program, task.plan, task.image) == task.lines
+
+
+@needs_compiler
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_c_generates_as_the_engine_does(c_library, tmp_path, family):
+    program = compile_program(EXAMPLES / "c" / "generate.c", c_library, tmp_path)
+    task = generation(tmp_path, family)
+    assert lines_of(program, *task.words) == [task.line]
 
 
 def test_ctypes_classifies_as_the_engine_does(c_library, task):

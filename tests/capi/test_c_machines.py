@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.capi.classification import classification
+from tests.capi.generation import generation
 from tests.capi.guided_plans import sound_plans
 from tests.capi.test_c_programs import INCLUDE, ROOT, compile_program, needs_compiler
 from tests.capi.test_small_library import CMAKE
@@ -55,6 +56,15 @@ def test_every_level_of_instructions_passes_the_selftests(max_isa, c_library, pl
         assert lines_of(program, max_isa, threads, *plans) == ["0 "] * len(plans)
 
 
+@needs_compiler
+@pytest.mark.parametrize("max_isa", LEVELS)
+def test_every_level_of_instructions_generates_these_tokens(max_isa, c_library, tmp_path, monkeypatch):
+    program = compile_program(ROOT / "examples" / "c" / "generate.c", c_library, tmp_path)
+    task = generation(tmp_path, "llama")
+    monkeypatch.setenv("INTACT_MAX_ISA", max_isa)
+    assert lines_of(program, *task.words) == [task.line]
+
+
 @pytest.fixture(scope="module")
 def arm_library(tmp_path_factory) -> Path:
     """The static library for Arm, built by CMake as without Python."""
@@ -83,6 +93,9 @@ def test_the_library_for_arm_has_the_codes_of_this_machine(arm_library, plans, t
     task = classification(tmp_path, rng)
     example = compile_for_arm(ROOT / "examples" / "c" / "classify.c", arm_library, tmp_path)
     assert lines_of(ARM_EMULATOR, "-cpu", "max", example, task.plan, task.image) == task.lines
+    text = generation(tmp_path, "llama")
+    generate = compile_for_arm(ROOT / "examples" / "c" / "generate.c", arm_library, tmp_path)
+    assert lines_of(ARM_EMULATOR, "-cpu", "max", generate, *text.words) == [text.line]
     program = compile_for_arm(SELFTESTS, arm_library, tmp_path)
     for processor, max_isa in (("max", "neon"), ("cortex-a53", "neon"), ("max", "none")):
         words = (ARM_EMULATOR, "-cpu", processor, program, max_isa, 1, *plans)

@@ -27,6 +27,9 @@ class CLibrary:
         engine: The same plan's engine, for the names and types of its inputs and outputs.
         path: The plan file.
 
+    Attributes:
+        inputs: Those of the engine.
+
     Raises:
         UnsupportedError: There is no library, or it does not run the plan.
     """
@@ -38,7 +41,7 @@ class CLibrary:
         except OSError as error:
             got = f"a library that does not load ({error})"
             raise UnsupportedError(str(library), got, "one for this machine", "build it here") from error
-        self._inputs, self._outputs = engine.inputs, engine.outputs
+        self.inputs, self._outputs = engine.inputs, engine.outputs
         self._plan, self._session = c.c_void_p(), c.c_void_p()
         options = COptions(c.sizeof(COptions), engine.threads, None)
         try:
@@ -49,18 +52,29 @@ class CLibrary:
             ) from error
         self._call("session_new", self._plan, c.byref(self._session))
 
-    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def run(
+        self, inputs: Mapping[str, NDArray[Any]], out: Mapping[str, NDArray[Any]] | None = None
+    ) -> dict[str, NDArray[Any]]:
         """Return the outputs of these inputs, by name, of the engine's dtypes.
 
+        Args:
+            inputs: Array of each input.
+            out: Arrays to write outputs into, dense, by name; the others are made.
         Raises:
             QuantValueError: The library refuses them.
         """
-        arrays = [np.ascontiguousarray(inputs[port.name], port.dtype) for port in self._inputs]
+        arrays = [np.asarray(inputs[port.name], port.dtype, order="C") for port in self.inputs]
         shapes = (CShape * max(1, len(arrays)))()
         for shape, array in zip(shapes, arrays, strict=False):
             shape.rank, shape.sizes[: array.ndim] = array.ndim, array.shape
         self._call("prepare", self._session, shapes)
-        outputs = {port.name: np.empty(self._shape(i), port.dtype) for i, port in enumerate(self._outputs)}
+        outputs = {}
+        for i, port in enumerate(self._outputs):
+            array = (out or {}).get(port.name)
+            shape = self._shape(i)
+            if array is not None and (array.shape, array.dtype) != (shape, np.dtype(port.dtype)):
+                raise QuantValueError(port.name, f"an array {array.shape}", f"{shape}", "leave it out")
+            outputs[port.name] = np.empty(shape, port.dtype) if array is None else array
         self._call("run", self._session, _pointers(arrays), _pointers(list(outputs.values())))
         return outputs
 
