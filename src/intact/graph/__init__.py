@@ -15,6 +15,7 @@ from intact.graph.core.constants import Constants, evaluate_call
 from intact.graph.core.edit import (
     hold_constants,
     input_of,
+    last_size,
     own_weights,
     separate_names,
     set_initializer,
@@ -150,6 +151,7 @@ __all__ = [
     "inputs_behind",
     "is_dynamic",
     "input_of",
+    "last_size",
     "is_op",
     "merge_common_subexpressions",
     "lift_constants",

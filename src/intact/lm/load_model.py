@@ -1,4 +1,4 @@
-"""Opens language models: GGUF files, Hugging Face folders, and folders that `save` wrote."""
+"""Opens language models: GGUF files, Hugging Face folders, exported ONNX files, and what `save` wrote."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from intact.atomic import replacing, together
 from intact.engine import compile as compile_model
@@ -14,13 +14,11 @@ from intact.engine import load
 from intact.errors import FileFormatError, QuantValueError
 from intact.lm.compare_models import cut_windows
 from intact.lm.language_model import LanguageModel
-from intact.lm.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
+from intact.lm.tokenizer import Tokenizer, tokenizer_of_file, tokenizer_of_gguf
 from intact.reading import read_bytes
 
-if TYPE_CHECKING:
-    from intact.lm.decoder_weights import DecoderWeights
-
 PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json"
+EXPORTED = "genai_config.json"
 VERSION = 1
 LONGEST = 8192
 """Positions by default, at most: tables of angles are as long."""
@@ -35,7 +33,8 @@ def load_model(
     """Open a language model.
 
     Args:
-        path: A GGUF file, a folder with config.json and safetensors files, or one that `save_model` wrote.
+        path: A GGUF file, a folder with config.json and safetensors files, one with genai_config.json and an
+            ONNX file, as onnxruntime-genai's builder writes it, or one that `save_model` wrote.
         weights, block, bits_of: As for `weight_encoder`; a saved model has its own.
         positions: The longest sequence; None: what the model was trained for, at most 8192.
         threads: Of a run; None: as many as the process may use.
@@ -52,6 +51,13 @@ def load_model(
     folder = Path(path)
     if (folder / SETTINGS).is_file():
         return _load_saved(folder, threads)
+    if (folder / EXPORTED).is_file():
+        if weights != "keep" or text is not None:
+            raise QuantValueError(
+                "weights", "other codes than those of the ONNX file", "keep, and no text",
+                "load the Hugging Face folder that it was exported from",
+            )  # fmt: skip
+        return _load_exported(folder, positions, tokenizer, threads, backend)
     # Graphs and quantizers take 20 MB, which a saved model needs not.
     from intact.lm.calibrated_weights import WINDOW, WINDOWS, calibrated_model
     from intact.lm.decoder_graph import decoder_model
@@ -62,7 +68,7 @@ def load_model(
     count = min(source.config.context, LONGEST) if positions is None else positions
     if not 1 <= count <= 2**24:
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
-    words = _tokenizer(source, tokenizer)
+    words = _tokenizer(folder, source.metadata, source.json, tokenizer)
     if text is None:
         model = decoder_model(source, count, weight_encoder(weights, block, bits_of))
     else:
@@ -76,7 +82,24 @@ def load_model(
     settings: dict[str, str | int] = {"family": source.config.family, "weights": weights, "block": block}
     if text is not None:
         settings["method"] = method
-    return LanguageModel(engine, count, words, _template(source), settings)
+    return LanguageModel(engine, count, words, _template(folder, source.metadata), settings)
+
+
+def _load_exported(
+    folder: Path, positions: int | None, tokenizer: str | os.PathLike[str] | None, threads: int | None,
+    backend: str,
+) -> LanguageModel:  # fmt: skip
+    from intact.lm.exported_decoder import read_exported_decoder
+
+    source = read_exported_decoder(folder / EXPORTED)
+    count = source.positions if positions is None else positions
+    if not 1 <= count <= source.positions:
+        want = f"1 to {source.positions}, as the file has angles for"
+        raise QuantValueError("positions", str(count), want, "export the model for more")
+    engine = compile_model(source.model, threads=threads, backend=backend)
+    words = _tokenizer(folder, {}, source.json, tokenizer)
+    settings: dict[str, str | int] = {"family": source.family, "weights": "keep"}
+    return LanguageModel(engine, count, words, _template(folder, {}), settings)
 
 
 def save_model(model: LanguageModel, folder: str | os.PathLike[str]) -> None:
@@ -132,21 +155,27 @@ def _settings_error(where: str, got: str) -> FileFormatError:
     return FileFormatError(where, got, "what save_model writes", "quantize the model again")
 
 
-def _tokenizer(source: DecoderWeights, tokenizer: str | os.PathLike[str] | None) -> Tokenizer | None:
-    if tokenizer is not None:
-        text = read_bytes(Path(tokenizer)).decode("utf-8", "replace")
-        ends = source.metadata.get("tokenizer.ggml.eos_token_id")
-        return Tokenizer(text, None, [ends] if isinstance(ends, int) else [])
-    if source.metadata:
-        return tokenizer_of_gguf(source.metadata, str(source.path))
-    return tokenizer_of_folder(source.path, source.json) if (source.path / TOKENIZER).is_file() else None
+def _tokenizer(
+    folder: Path, metadata: Mapping[str, Any], config: Mapping[str, Any],
+    tokenizer: str | os.PathLike[str] | None,
+) -> Tokenizer | None:  # fmt: skip
+    """Return the tokenizer of a GGUF file with `metadata`, or of a folder with `config`, or the one given."""
+    if metadata and tokenizer is None:
+        return tokenizer_of_gguf(metadata, str(folder))
+    path = folder / TOKENIZER if tokenizer is None else Path(tokenizer)
+    if tokenizer is None and not path.is_file():
+        return None
+    ends = ("eos_token_id", "bos_token_id")
+    return tokenizer_of_file(
+        path, {name: metadata.get(f"tokenizer.ggml.{name}") for name in ends} if metadata else config
+    )
 
 
-def _template(source: DecoderWeights) -> str:
-    if source.metadata:
-        return str(source.metadata.get("tokenizer.chat_template") or "")
+def _template(folder: Path, metadata: Mapping[str, Any]) -> str:
+    if metadata:
+        return str(metadata.get("tokenizer.chat_template") or "")
     for name, key in (("chat_template.jinja", ""), ("tokenizer_config.json", "chat_template")):
-        path = source.path / name
+        path = folder / name
         if path.is_file():
             text = read_bytes(path).decode("utf-8", "replace")
             if not key:

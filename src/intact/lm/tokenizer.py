@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from intact.errors import FileFormatError, MissingExtraError, UnsupportedError
+from intact.reading import read_bytes
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
@@ -101,19 +102,20 @@ def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
     return Tokenizer(tokenizer.to_str(), bos, sorted(end for end in ends if isinstance(end, int)))
 
 
-def tokenizer_of_folder(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
-    """Make the tokenizer of a Hugging Face folder, from tokenizer.json.
+def tokenizer_of_file(path: Path, config: Mapping[str, Any]) -> Tokenizer:
+    """Make a tokenizer of a tokenizer.json.
 
+    Args:
+        path: The file.
+        config: ``eos_token_id``, a number or some, and ``bos_token_id``, as config.json has them.
     Raises:
-        As `Tokenizer`; FileFormatError: There is no such file.
+        As `Tokenizer`; FileAccessError: There is no such file.
     """
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise FileFormatError(str(folder), "no tokenizer.json", "one", "download it, or pass tokenizer=")
     ends = config.get("eos_token_id")
-    eos = [ends] if isinstance(ends, int) else list(ends or ())
+    several = ends if isinstance(ends, list) else [ends]
+    eos = [end for end in several if isinstance(end, int)]
     begin = config.get("bos_token_id")
-    tokenizer = Tokenizer(path.read_text(encoding="utf-8"), None, eos)
+    tokenizer = Tokenizer(read_bytes(path).decode("utf-8", "replace"), None, eos)
     prefix = tokenizer._tokenizer.encode("a").ids[:1]
     if isinstance(begin, int) and prefix == [begin]:
         tokenizer.bos = begin

@@ -13,7 +13,11 @@ from onnx import helper
 from intact.graph.core.proto import proto_graphs
 from intact.graph.ops import MICROSOFT
 
-_LIKE_FIRST = frozenset({"GroupNormalization", "MeanVarianceNormalization", "Swish"})
+_LIKE_FIRST = frozenset(
+    {"GroupNormalization", "MeanVarianceNormalization", "SimplifiedLayerNormalization", "Swish"}
+)
+_BY_FIRST = frozenset({"GroupQueryAttention", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"})
+"""Operators of several outputs, of which the first is inferred."""
 
 
 def infer_with_stand_ins(
@@ -30,7 +34,7 @@ def infer_with_stand_ins(
         (graph, node, len(graph.value_info))
         for graph in proto_graphs(skeleton)
         for node in graph.node
-        if node.input and node.output and (len(node.output) == 1 or node.op_type == "GroupQueryAttention")
+        if node.input and node.output and (len(node.output) == 1 or node.op_type in _BY_FIRST)
     ]
     replaced = [(graph, node, count) for graph, node, count in nodes if _replace(graph, node, originals)]
     if not replaced:
@@ -92,6 +96,11 @@ def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, originals: dict[str, 
     return True
 
 
+def _same(_graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto:
+    """Return what makes the first output of a layer that normalizes a sum."""
+    return helper.make_node("Identity", node.input[:1], node.output[:1], name=node.name)
+
+
 def _product(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
     """Return a MatMul in the place of a MatMulNBits."""
     sizes = {attribute.name: attribute.i for attribute in node.attribute}
@@ -131,6 +140,7 @@ def _attention(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto |
 
 _OF_RUNTIME = {
     "GatherBlockQuantized": _gather, "GroupQueryAttention": _attention, "MatMulNBits": _product,
+    "SkipLayerNormalization": _same, "SkipSimplifiedLayerNormalization": _same,
 }  # fmt: skip
 
 
