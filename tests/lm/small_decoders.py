@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from intact import formats
+from intact.formats.ggml_blocks import CODECS
+from intact.numerics import BlockWeights
 
 FOLDER = Path(__file__).parent
 TOKENS = np.random.default_rng(1).integers(1, 64, 24)
@@ -81,6 +84,65 @@ GGUF_NAMES = {
 }  # fmt: skip
 
 
+def random_blocks(rng: np.random.Generator, kind: str, rows: int, columns: int) -> BlockWeights:
+    """Draw weights of a type of GGUF files: random codes and sub-scales under small scales."""
+    ours, codec = formats.GGML_TYPES[kind], CODECS[kind]
+    raw = rng.integers(0, 120, (rows, columns // ours.block_size, ours.nbytes), np.uint8)
+    weights = codec.unpack(raw)
+
+    def draw(part: np.ndarray | None, size: float) -> np.ndarray | None:
+        return None if part is None else (rng.normal(size=part.shape) * size).astype(part.dtype)
+
+    if weights.super_scales is not None:
+        parts = {"super_scales": draw(weights.super_scales, 4e-4)}
+        return replace(weights, **parts, super_minima=draw(weights.super_minima, 2e-3))
+    if weights.scales.dtype != np.float16:  # powers of 2
+        return replace(
+            weights, scales=(2.0 ** rng.integers(-7, -3, weights.scales.shape)).astype(weights.scales.dtype)
+        )
+    return replace(weights, scales=draw(weights.scales, 0.02), minima=draw(weights.minima, 0.1))
+
+
+def write_quantized_gguf(path: Path, kind: str, head: str | None = None) -> Path:
+    """Write a small llama whose matrices are of a type of GGUF files, with a head of its own or none."""
+    rng, tensors = np.random.default_rng(3), dict[str, BlockWeights | np.ndarray]()
+    shapes = {
+        "attn_q": 256,
+        "attn_k": 128,
+        "attn_v": 128,
+        "attn_output": 256,
+        "ffn_gate": 256,
+        "ffn_up": 256,
+        "ffn_down": 256,
+    }
+    tensors["token_embd.weight"] = random_blocks(rng, kind, 64, 256)
+    if head is not None:
+        tensors["output.weight"] = random_blocks(rng, head, 64, 256)
+    for layer in range(2):
+        for name, rows in shapes.items():
+            tensors[f"blk.{layer}.{name}.weight"] = random_blocks(rng, kind, rows, 256)
+        for name in ("attn_norm", "ffn_norm"):
+            tensors[f"blk.{layer}.{name}.weight"] = rng.normal(1, 0.2, 256).astype(np.float32)
+    tensors["output_norm.weight"] = np.ones(256, np.float32)
+    config = {
+        "num_hidden_layers": 2,
+        "hidden_size": 256,
+        "intermediate_size": 256,
+        "vocab_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
+    types = {"token_embd.weight": kind, "output.weight": head}
+    kinds = {
+        name: formats.GgufTensor(
+            formats.GGML_TYPES["F32" if isinstance(part, np.ndarray) else types.get(name) or kind], part.shape
+        )
+        for name, part in tensors.items()
+    }
+    formats.write_gguf(path, _llama_metadata(config), kinds, tensors.__getitem__)
+    return path
+
+
 def write_llama_gguf(path: Path) -> Path:
     """Write the family "llama" as llama.cpp's converter does: pairs of queries and keys are neighbours."""
     record = families()["llama"]
@@ -95,6 +157,12 @@ def write_llama_gguf(path: Path) -> Path:
         for old, new in GGUF_NAMES.items():
             name = new if name == old else name.replace(f".{old}", f".{new}")
         tensors[f"{name}.weight"] = np.ascontiguousarray(array)
+    kinds = {n: formats.GgufTensor(formats.GGML_TYPES["F32"], array.shape) for n, array in tensors.items()}
+    formats.write_gguf(path, _llama_metadata(config), kinds, tensors.__getitem__)
+    return path
+
+
+def _llama_metadata(config: dict[str, Any]) -> dict[str, formats.GgufField]:
     numbers = {
         "block_count": config["num_hidden_layers"], "embedding_length": config["hidden_size"],
         "feed_forward_length": config["intermediate_size"], "context_length": 128,
@@ -102,7 +170,7 @@ def write_llama_gguf(path: Path) -> Path:
         "attention.head_count_kv": config["num_key_value_heads"],
     }  # fmt: skip
     words = [f"t{i}" for i in range(config["vocab_size"])]
-    metadata = {
+    return {
         "general.architecture": formats.GgufField.of("string", "llama"),
         **{f"llama.{key}": formats.GgufField.of("uint32", value) for key, value in numbers.items()},
         "llama.attention.layer_norm_rms_epsilon": formats.GgufField.of("float32", 1e-6),
@@ -111,6 +179,3 @@ def write_llama_gguf(path: Path) -> Path:
         "tokenizer.ggml.tokens": formats.GgufField.of("string", words),
         "tokenizer.ggml.merges": formats.GgufField.of("string", []),
     }
-    kinds = {n: formats.GgufTensor(formats.GGML_TYPES["F32"], array.shape) for n, array in tensors.items()}
-    formats.write_gguf(path, metadata, kinds, tensors.__getitem__)
-    return path

@@ -12,12 +12,13 @@ from intact.formats.ggml_types import GGML_TYPES, GgmlType
 from intact.formats.gguf_fields import GgufField
 from intact.formats.gguf_file import GgufFile, GgufTensor, write_gguf
 from intact.formats.onnx_inputs import dequantize_inputs, nbits_inputs
+from intact.formats.regrid import integer_codes, sort_by_group
 from intact.formats.safetensors_file import SafetensorsFile, StoredTensor, write_safetensors
 from intact.formats.weight_files import WeightFiles, floats_of, open_weights
 
 __all__ = [
     "FORMATS", "GGML_TYPES", "Conversion", "GgmlType", "GgufField", "GgufFile", "GgufTensor",
     "SafetensorsFile", "StoredTensor", "WeightDifference", "WeightFiles", "compare_weights", "convert",
-    "dequantize_inputs", "floats_of", "holders", "nbits_inputs", "open_weights", "write_gguf",
-    "write_safetensors",
+    "dequantize_inputs", "floats_of", "holders", "integer_codes", "nbits_inputs", "open_weights",
+    "sort_by_group", "write_gguf", "write_safetensors",
 ]  # fmt: skip

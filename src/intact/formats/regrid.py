@@ -187,9 +187,42 @@ def _error(weights: BlockWeights, grid: BlockGrid) -> UnsupportedError:
     )  # fmt: skip
 
 
+def integer_codes(weights: BlockWeights) -> BlockWeights:
+    """Return weights of iq4 or fp4 as integers under float32 scales; every float stays, but for zeros' signs.
+
+    The values of their tables are whole numbers: from -127 to 113, and of fp4 from -12 to 12 in halves. Other
+    formats are returned as they are.
+    """
+    forms = {"iq4": ("int8", np.float32(1)), "fp4e2m1": ("int5", np.float32(0.5))}
+    if weights.format not in forms:
+        return weights
+    name, unit = forms[weights.format]
+    table = code_values(weights.format)
+    assert table is not None
+    steps = (table / unit).astype(np.int8)[weights.codes]
+    scales, minima = block_scales(weights) * unit, block_minima(weights)
+    return BlockWeights(steps, name, scales, weights.block_size, minima=minima, groups=weights.groups)
+
+
 def without_groups(weights: BlockWeights) -> BlockWeights:
     """Return weights whose groups are just the blocks in order without them; others as they are."""
     if weights.groups is None:
         return weights
     plain = replace(weights, groups=None)
     return plain if np.array_equal(plain.block_of(), weights.groups) else weights
+
+
+def sort_by_group(weights: BlockWeights) -> tuple[BlockWeights, NDArray[np.int64] | None]:
+    """Put the elements of each group side by side, as a plain block.
+
+    Returns:
+        The weights, and where their elements were, int64 [K]: ``sorted.codes = codes[:, order]``. Without
+        groups, and where groups have other sizes than blocks, the weights as they are, and None.
+    """
+    if weights.groups is None:
+        return weights, None
+    order = np.argsort(weights.groups, kind="stable")
+    plain = replace(weights, codes=np.ascontiguousarray(weights.codes[..., order]), groups=None)
+    if not np.array_equal(plain.block_of(), weights.groups[order]):
+        return weights, None
+    return plain, order

@@ -66,7 +66,7 @@ from intact.graph.opset.upgrade import upgrade_opset
 from intact.graph.pipelines import normalize
 from intact.graph.qdq.batchnorm import BATCHNORM as fold_batchnorm
 from intact.graph.qdq.block_tables import BlockTable, read_block_table
-from intact.graph.qdq.block_weights import find_block_weights, read_block_weight
+from intact.graph.qdq.block_weights import find_block_weights, is_block_operator, read_block_weight
 from intact.graph.qdq.dynamic_layers import DYNAMIC as float_dynamic
 from intact.graph.qdq.dynamic_layers import has_stored_codes, is_dynamic
 from intact.graph.qdq.emit_qdq import (
@@ -149,6 +149,7 @@ __all__ = [
     "hold_constants",
     "inline_functions",
     "inputs_behind",
+    "is_block_operator",
     "is_dynamic",
     "input_of",
     "last_size",

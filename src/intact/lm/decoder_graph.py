@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
-from intact.formats import floats_of, nbits_inputs
+from intact.formats import floats_of, nbits_inputs, sort_by_group
 from intact.graph import Composer
-from intact.graph.ops import MICROSOFT
+from intact.graph.ops import MICROSOFT, BlockLinear
 from intact.lm.decoder_weights import DecoderWeights
-from intact.numerics import BlockWeights
+from intact.numerics import BlockWeights, block_minima, block_scales, join_stream
 
 _OPSET = 21
 Linear = BlockWeights | NDArray[np.float32]
@@ -30,10 +30,38 @@ Encode = Callable[[str, Linear], Linear]
 """Takes what a weight is for ("q", "down", "head", ...) and the weight; returns what is stored."""
 
 _INTEGER_PRODUCT = 4
+_LEAST_BLOCK, _LARGEST_BLOCK = 32, 256
+"""Of activations. Smaller ones save little error, and larger ones cost a lot (decision 0058)."""
 
 
-def nbits_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dict[str, int]] | None:
-    """Return constants and attributes of a MatMulNBits; None where it has no such grid."""
+def decoder_model(weights: DecoderWeights, positions: int, encode: Encode, *, in_floats: bool = False) -> Any:
+    """Build the model.
+
+    Args:
+        weights: Of the decoder.
+        positions: The longest sequence that it takes.
+        encode: Chooses the codes of weights.
+        in_floats: Whether activations stay floats in front of weights with codes.
+    Returns:
+        An onnx-ir model.
+    """
+    return _Decoder(weights, positions, encode, in_floats).build()
+
+
+def _activation_block(weight: BlockWeights) -> int:
+    """Return how many activations share a range: as many as weights do, from 32 to 256."""
+    block = weight.block_size
+    if block < _LEAST_BLOCK and _LEAST_BLOCK % block == 0:
+        return _LEAST_BLOCK
+    if block > _LARGEST_BLOCK and (block >= weight.shape[1] or block % (_LARGEST_BLOCK // 2) == 0):
+        return _LARGEST_BLOCK // 2
+    return block
+
+
+def _nbits_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dict[str, int]] | None:
+    """Return constants and attributes of a MatMulNBits; None where it has no such grid, or more bits."""
+    if weight.bits not in (2, 4, 8) or weight.minima is not None:
+        return None
     try:
         inputs, attributes = nbits_inputs(weight)
     except UnsupportedError:
@@ -41,24 +69,27 @@ def nbits_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dict
     return inputs | {"scales": np.asarray(inputs["scales"], np.float32)}, attributes
 
 
-def decoder_model(weights: DecoderWeights, positions: int, encode: Encode) -> Any:
-    """Build the model.
-
-    Args:
-        weights: Of the decoder.
-        positions: The longest sequence that it takes.
-        encode: Chooses the codes of weights.
-    Returns:
-        An onnx-ir model.
-    """
-    return _Decoder(weights, positions, encode).build()
+def _block_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+    """Return constants and attributes of BlockLinear and BlockGather; codes are stored without a sign."""
+    middle = 2 ** (weight.bits - 1)
+    shift = middle if weight.codes.dtype == np.int8 else 0
+    zero = np.zeros(weight.scales.shape, np.int16) if weight.zero_points is None else weight.zero_points
+    codes, points = ((part.astype(np.int16) + shift).astype(np.uint8) for part in (weight.codes, zero))
+    arrays: dict[str, NDArray[Any] | None] = {
+        "codes": join_stream(codes, weight.bits, 1), "scales": block_scales(weight),
+        "zero_points": None if (points == middle).all() else points, "minima": block_minima(weight),
+    }  # fmt: skip
+    numbers = {"K": weight.shape[1], "bits": weight.bits, "block": weight.block_size}
+    return {name: array for name, array in arrays.items() if array is not None}, numbers
 
 
 class _Decoder:
     """Writes one decoder. Values are named by the layer and what they are."""
 
-    def __init__(self, weights: DecoderWeights, positions: int, encode: Encode) -> None:
+    def __init__(self, weights: DecoderWeights, positions: int, encode: Encode, in_floats: bool) -> None:
         self._weights, self._config, self._encode = weights, weights.config, encode
+        self._in_floats = in_floats
+        self._orders: dict[tuple[str, bytes], str] = {}
         self._composer = Composer(_OPSET)
         self._tables = self._angles(positions, "")
         self._local_tables = (
@@ -102,42 +133,66 @@ class _Decoder:
         return self._number("Mul", "embedding", self._config.embedding_scale, "embedding.scaled")
 
     def _gather(self, index: str, y: str, table: Linear) -> None:
-        """Read rows of a table, which keeps its codes where GatherBlockQuantized has their grid."""
-        composer, constants = self._composer, None
-        if isinstance(table, BlockWeights) and table.shape[1] % table.block_size == 0:
-            constants = nbits_constants(table)
-        if constants is None:
+        """Read rows of a table, which keeps its codes."""
+        composer = self._composer
+        if not isinstance(table, BlockWeights) or table.groups is not None:
             floats = composer.constant(f"{y}.weight", np.asarray(floats_of(table), np.float32))
             composer.node("Gather", [floats, index], [y], name=y)
             return
-        inputs, attributes = constants
-        codes = inputs["B"].reshape(len(inputs["B"]), -1)
-        names = [
-            composer.constant(f"{y}.codes", codes),
-            index,
-            composer.constant(f"{y}.scales", inputs["scales"]),
-        ]
+        nbits = _nbits_constants(table) if table.shape[1] % table.block_size == 0 else None
+        if nbits is None:
+            self._own_node("BlockGather", index, y, table)
+            return
+        inputs, attributes = nbits
+        arrays = {"codes": inputs["B"].reshape(len(inputs["B"]), -1), "scales": inputs["scales"]}
         if "zero_points" in inputs:
-            names.append(composer.constant(f"{y}.zero_points", inputs["zero_points"]))
+            arrays["zero_points"] = inputs["zero_points"]
+        names = [composer.constant(f"{y}.{name}", array) for name, array in arrays.items()]
         composer.node(
-            "GatherBlockQuantized", names, [y], name=y, domain=MICROSOFT, gather_axis=0, quantize_axis=1,
-            block_size=attributes["block_size"], bits=attributes["bits"],
+            "GatherBlockQuantized", [names[0], index, *names[1:]], [y], name=y, domain=MICROSOFT,
+            gather_axis=0, quantize_axis=1, block_size=attributes["block_size"], bits=attributes["bits"],
         )  # fmt: skip
 
     def _linear(self, x: str, y: str, weight: Linear) -> None:
-        """Write ``y = x weight.T``: of codes a MatMulNBits that quantizes x as it comes."""
+        """Write ``y = x weight.T``: of codes a MatMulNBits or a BlockLinear that quantizes x as it comes."""
         composer = self._composer
-        constants = nbits_constants(weight) if isinstance(weight, BlockWeights) else None
-        if constants is None:
-            matrix = np.ascontiguousarray(np.asarray(floats_of(weight), np.float32).T)
+        if not isinstance(weight, BlockWeights):
+            matrix = np.ascontiguousarray(np.asarray(weight, np.float32).T)
             composer.node("MatMul", [x, composer.constant(f"{y}.weight", matrix)], [y], name=y)
             return
-        inputs, attributes = constants
+        plain, order = sort_by_group(weight)
+        x = x if order is None else self._reorder(x, order, y)
+        x_block = 0 if self._in_floats else _activation_block(plain)
+        nbits = _nbits_constants(plain) if x_block in (0, plain.block_size) else None
+        if nbits is None:
+            self._own_node("BlockLinear", x, y, plain, x_block=x_block)
+            return
+        inputs, attributes = nbits
         names = [composer.constant(f"{y}.{name}", array) for name, array in inputs.items()]
         composer.node(
-            "MatMulNBits", [x, *names], [y], name=y, domain=MICROSOFT, accuracy_level=_INTEGER_PRODUCT,
-            **attributes,
+            "MatMulNBits", [x, *names], [y], name=y, domain=MICROSOFT,
+            accuracy_level=_INTEGER_PRODUCT if x_block else 0, **attributes,
         )  # fmt: skip
+
+    def _own_node(self, op_type: str, x: str, y: str, weight: BlockWeights, **numbers: int) -> None:
+        """Write a BlockLinear or BlockGather."""
+        arrays, attributes = _block_constants(weight)
+        names = [
+            self._composer.constant(f"{y}.{name}", arrays[name]) if name in arrays else ""
+            for name in ("codes", "scales", "zero_points", "minima")
+        ]
+        self._composer.node(
+            op_type, [x, *names], [y], name=y, domain=BlockLinear.domain, **attributes, **numbers
+        )
+
+    def _reorder(self, x: str, order: NDArray[np.int64], y: str) -> str:
+        """Put the columns of x in an order, once for all layers that want the same."""
+        key = x, order.tobytes()
+        if key not in self._orders:
+            self._orders[key] = f"{y}.x"
+            index = self._composer.constant(f"{y}.order", order)
+            self._composer.node("Gather", [x, index], [f"{y}.x"], name=f"{y}.x", axis=-1)
+        return self._orders[key]
 
     def _block(self, layer: int, x: str) -> str:
         rows = self._norm(x, "attention_norm", layer)

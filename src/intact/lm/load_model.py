@@ -20,13 +20,15 @@ from intact.reading import read_bytes
 PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json"
 EXPORTED = "genai_config.json"
 VERSION = 1
+DYNAMIC = "dynamic-int8"
 LONGEST = 8192
 """Positions by default, at most: tables of angles are as long."""
 
 
 def load_model(
     path: str | os.PathLike[str], *, weights: str = "keep", block: int = 32,
-    bits_of: Mapping[str, str] | None = None, positions: int | None = None, threads: int | None = None,
+    bits_of: Mapping[str, str] | None = None, activations: str = DYNAMIC, positions: int | None = None,
+    threads: int | None = None,
     tokenizer: str | os.PathLike[str] | None = None, text: str | None = None, method: str = "auto",
     progress: bool = False, backend: str = "cpu",
 ) -> LanguageModel:  # fmt: skip
@@ -36,6 +38,8 @@ def load_model(
         path: A GGUF file, a folder with config.json and safetensors files, one with genai_config.json and an
             ONNX file, as onnxruntime-genai's builder writes it, or one that `save_model` wrote.
         weights, block, bits_of: As for `weight_encoder`; a saved model has its own.
+        activations: What layers with codes multiply: "dynamic-int8", codes in blocks with ranges of their
+            own; or "float", slower, where nothing but the weights is rounded.
         positions: The longest sequence; None: what the model was trained for, at most 8192.
         threads: Of a run; None: as many as the process may use.
         tokenizer: A tokenizer.json in place of the model's own.
@@ -52,9 +56,9 @@ def load_model(
     if (folder / SETTINGS).is_file():
         return _load_saved(folder, threads)
     if (folder / EXPORTED).is_file():
-        if weights != "keep" or text is not None:
+        if weights != "keep" or text is not None or activations != DYNAMIC:
             raise QuantValueError(
-                "weights", "other codes than those of the ONNX file", "keep, and no text",
+                "weights", "other numerics than those of the ONNX file", "keep, and no text",
                 "load the Hugging Face folder that it was exported from",
             )  # fmt: skip
         return _load_exported(folder, positions, tokenizer, threads, backend)
@@ -66,11 +70,18 @@ def load_model(
 
     source = DecoderWeights(path)
     count = min(source.config.context, LONGEST) if positions is None else positions
+    if activations not in (DYNAMIC, "float"):
+        raise QuantValueError(
+            "activations", f"{activations!r:.40}", f"{DYNAMIC} or float", f"choose {DYNAMIC}"
+        )
+    if text is not None and activations != DYNAMIC:
+        raise QuantValueError("activations", activations, f"{DYNAMIC} with text=", "leave one of them out")
     if not 1 <= count <= 2**24:
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
     words = _tokenizer(folder, source.metadata, source.json, tokenizer)
     if text is None:
-        model = decoder_model(source, count, weight_encoder(weights, block, bits_of))
+        encode = weight_encoder(weights, block, bits_of)
+        model = decoder_model(source, count, encode, in_floats=activations != DYNAMIC)
     else:
         if words is None:
             raise QuantValueError("text", "no tokenizer for it", "one", "pass tokenizer=")
@@ -80,6 +91,8 @@ def load_model(
         )  # fmt: skip
     engine = compile_model(model, threads=threads, backend=backend)
     settings: dict[str, str | int] = {"family": source.config.family, "weights": weights, "block": block}
+    if activations != DYNAMIC:
+        settings["activations"] = activations
     if text is not None:
         settings["method"] = method
     return LanguageModel(engine, count, words, _template(folder, source.metadata), settings)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from intact.engine.lower import has_block_codes
 from intact.errors import QuantValueError
-from intact.formats import floats_of
-from intact.lm.decoder_graph import Encode, Linear, nbits_constants
+from intact.formats import floats_of, integer_codes, sort_by_group
+from intact.lm.decoder_graph import Encode, Linear
 from intact.numerics import BlockWeights
 from intact.ptq.blocks import BlockFormat, round_to_nearest
 
@@ -20,8 +21,8 @@ def weight_encoder(weights: str = KEEP, block: int = 32, bits_of: Mapping[str, s
     """Return what chooses the codes of a weight.
 
     Args:
-        weights: "keep": the codes of the file, where MatMulNBits has its grid, else int8; "float32"; or
-            "int4", "uint4", "int8", "int2": rounded to nearest with fitted scales.
+        weights: "keep": the codes of the file; formats whose values are no integers become int8; "float32";
+            or "int4", "uint4", "int8", "int2": rounded to nearest with fitted scales.
         block: Elements that share a scale.
         bits_of: Other choices for some roles, such as ``{"head": "int8"}``. An embedding that is the head has
             the head's.
@@ -37,8 +38,12 @@ def weight_encoder(weights: str = KEEP, block: int = 32, bits_of: Mapping[str, s
 
     def encode(role: str, weight: Linear) -> Linear:
         choice = choices.get(role, weights)
-        if choice == KEEP and (not isinstance(weight, BlockWeights) or nbits_constants(weight) is not None):
-            return weight
+        if choice == KEEP:
+            if not isinstance(weight, BlockWeights):
+                return weight
+            codes = integer_codes(weight)
+            if has_block_codes(sort_by_group(codes)[0]):
+                return codes
         floats = np.asarray(floats_of(weight), np.float32)
         return floats if choice == FLOAT else round_to_nearest(floats, grids[choice])
 

@@ -1,6 +1,6 @@
 """Infers operators that ONNX's inference does not look into, by others of the same shapes in their places.
 
-They are functions that depend on attributes and types, or ONNX Runtime's own.
+They are functions that depend on attributes and types, ONNX Runtime's own, or INTact's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 
 from intact.graph.core.proto import proto_graphs
-from intact.graph.ops import MICROSOFT
+from intact.graph.ops import MICROSOFT, BlockLinear
 
 _LIKE_FIRST = frozenset(
     {"GroupNormalization", "MeanVarianceNormalization", "SimplifiedLayerNormalization", "Swish"}
@@ -81,8 +81,8 @@ def _shape_of(graph: onnx.GraphProto, name: str) -> list[int] | None:
 
 def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, originals: dict[str, onnx.NodeProto]) -> bool:
     """Put a stand-in in place of `node`, and `node` into `originals`, where it needs one."""
-    if node.domain == MICROSOFT and node.op_type in _OF_RUNTIME:
-        stand_in = _OF_RUNTIME[node.op_type](graph, node)
+    if (rule := _RULES.get((node.domain, node.op_type))) is not None:
+        stand_in = rule(graph, node)
     elif node.op_type in _LIKE_FIRST and not node.domain:
         stand_in = helper.make_node("Identity", node.input[:1], list(node.output), name=node.name)
     else:
@@ -138,14 +138,45 @@ def _attention(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto |
     return helper.make_node("MatMul", [node.input[0], matrix], node.output[:1], name=node.name)
 
 
-_OF_RUNTIME = {
-    "GatherBlockQuantized": _gather, "GroupQueryAttention": _attention, "MatMulNBits": _product,
-    "SkipLayerNormalization": _same, "SkipSimplifiedLayerNormalization": _same,
+def _block_product(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Return a MatMul in the place of a BlockLinear."""
+    shape = _block_shape(graph, node)
+    if shape is None:
+        return None
+    matrix = _declare(graph, node, shape[::-1], 0)
+    return helper.make_node("MatMul", [node.input[0], matrix], list(node.output), name=node.name)
+
+
+def _block_rows(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Return a Gather in the place of a BlockGather."""
+    shape = _block_shape(graph, node)
+    if shape is None:
+        return None
+    table = _declare(graph, node, shape, None)
+    return helper.make_node("Gather", [table, node.input[0]], list(node.output), name=node.name)
+
+
+def _block_shape(graph: onnx.GraphProto, node: onnx.NodeProto) -> list[int] | None:
+    """Return rows and elements of the weights of one of INTact's operators."""
+    k = next((attribute.i for attribute in node.attribute if attribute.name == "K"), 0)
+    codes = _shape_of(graph, node.input[1]) if len(node.input) > 2 else None
+    return None if codes is None or len(codes) != 2 or min(k, codes[0]) < 1 else [codes[0], k]
+
+
+_RULES = {
+    (MICROSOFT, "GatherBlockQuantized"): _gather, (MICROSOFT, "GroupQueryAttention"): _attention,
+    (MICROSOFT, "MatMulNBits"): _product, (BlockLinear.domain, "BlockGather"): _block_rows,
+    (BlockLinear.domain, "BlockLinear"): _block_product, (MICROSOFT, "SkipLayerNormalization"): _same,
+    (MICROSOFT, "SkipSimplifiedLayerNormalization"): _same,
 }  # fmt: skip
 
 
-def _declare(graph: onnx.GraphProto, node: onnx.NodeProto, shape: list[int], like: int = 2) -> str:
-    """Declare the floats that `node` computes with, of the type of its input `like`; returns their name."""
+def _declare(graph: onnx.GraphProto, node: onnx.NodeProto, shape: list[int], like: int | None = 2) -> str:
+    """Declare the floats that `node` computes with, of the type of its input `like`; returns their name.
+
+    None: float32.
+    """
     name = f"{node.output[0]}.intact.floats"
-    graph.value_info.append(helper.make_tensor_value_info(name, _type_of(graph, node.input[like]), shape))
+    dtype = int(onnx.TensorProto.FLOAT) if like is None else _type_of(graph, node.input[like])
+    graph.value_info.append(helper.make_tensor_value_info(name, dtype, shape))
     return name

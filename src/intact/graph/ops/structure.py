@@ -190,16 +190,31 @@ class Opaque(Operator, shared=True):
 
 
 @dataclass(frozen=True)
-class BlockLinearMarker(Operator):
-    """The marker of a layer with block weights. Inputs: data, codes, scales, zero points, bias."""
+class BlockWeightsOperator(Operator, shared=True):
+    """Reads weights in blocks on grids that neither ONNX nor ONNX Runtime has (decision 0058).
+
+    Inputs: data or indices; codes uint8 [rows, bytes], K of `bits` bits one behind the other; scales [rows,
+    blocks]; zero points uint8 and minima, likewise; a bias. Without zero points codes have a sign: half of
+    their range is 0.
+    """
 
     kind: ClassVar[Kind] = "compound"
     domain: ClassVar[str] = "intact"
-    op_type: ClassVar[str] = "BlockLinear"
-    inputs: int = 0
+    K: int = 0
     bits: int = 0
     block: int = 0
+
+
+@dataclass(frozen=True)
+class BlockLinear(BlockWeightsOperator):
+    """A product with block weights; `x_block` 0: of floats, else of int8 codes in blocks of the data."""
+
     x_block: int = 0
+
+
+@dataclass(frozen=True)
+class BlockGather(BlockWeightsOperator):
+    """Rows of a table in blocks."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Tables of codes in blocks whose rows are gathered: of GatherBlockQuantized, and behind DequantizeLinear."""
+"""Tables of codes in blocks whose rows are gathered.
+
+GatherBlockQuantized and BlockGather have their own; others lie behind a DequantizeLinear.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.errors import QuantValueError
+from intact.errors import FileFormatError, QuantValueError
 from intact.graph import ops
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import FORMATS, is_op
 from intact.graph.ops import MICROSOFT
+from intact.graph.qdq.block_weights import is_block_operator, read_block_weight
 from intact.numerics import BlockWeights, split_fields
 
 _STORED = {"int4": np.int8, "uint4": np.uint8, "int8": np.int8, "uint8": np.uint8}
@@ -40,17 +44,29 @@ class BlockTable:
 
 
 def read_block_table(gather: ir.Node, constants: Constants) -> BlockTable | str:
-    """Return the table that a GatherBlockQuantized reads, or a Gather of a DequantizeLinear.
+    """Return the table that a GatherBlockQuantized or BlockGather reads, or a Gather of a DequantizeLinear.
 
     Returns:
         The table; else, as a clause, why its rows are none of blocks along another axis.
     """
     if is_op(gather, "GatherBlockQuantized", domain=MICROSOFT):
         return _of_gather(gather, constants)
+    if is_block_operator(gather):
+        return _of_own(gather, constants)
     source = gather.inputs[0].producer() if gather.inputs and gather.inputs[0] is not None else None
     if source is None or not is_op(source, "DequantizeLinear"):
         return "it reads no codes"
     return _of_dequantize(source, ops.Gather.of(gather).axis, constants)
+
+
+def _of_own(node: ir.Node, constants: Constants) -> BlockTable | str:
+    codes = input_of(node, 1)
+    try:
+        weights = read_block_weight(node, constants)
+    except FileFormatError as error:
+        return f"{error.where} is {error.got}"
+    name = (codes.name if codes is not None else None) or node.name or ""
+    return BlockTable(name, weights, weights.shape, 0, (0, 1))
 
 
 def _of_gather(node: ir.Node, constants: Constants) -> BlockTable | str:

@@ -1,4 +1,4 @@
-"""Weights in blocks out of a graph: of MatMulNBits, and behind DequantizeLinear."""
+"""Weights in blocks out of a graph: of MatMulNBits, behind DequantizeLinear, and of INTact's operators."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from intact.errors import FileFormatError, QuantValueError
 from intact.graph import ops
 from intact.graph.core.constants import Constants
+from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import FORMATS, is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.qdq.packed_weights import packed_weight
-from intact.numerics import BlockWeights
+from intact.numerics import BlockWeights, split_stream
 
 _STORED = {"int4": np.int8, "uint4": np.uint8, "int8": np.int8, "uint8": np.uint8}
 _FIX = "quantize the weights again: these are not what the node's attributes say"
@@ -23,21 +24,27 @@ _FIX = "quantize the weights again: these are not what the node's attributes say
 def find_block_weights(graph: ir.Graph, constants: Constants) -> Iterator[tuple[str, ir.Node]]:
     """Yield the name of the codes, and the node that reads them, of all weights in blocks of the main graph.
 
-    These are constant codes of a MatMulNBits, or of a DequantizeLinear with scales per channel or per block.
+    These are constant codes of a MatMulNBits, of a DequantizeLinear with scales per channel or per block, or
+    of INTact's own operators.
     """
     for node in graph:
-        at = 1 if is_op(node, "MatMulNBits", domain=MICROSOFT) else 0
+        at = 1 if is_op(node, "MatMulNBits", domain=MICROSOFT) or is_block_operator(node) else 0
         if not at and not is_op(node, "DequantizeLinear"):
             continue
         codes = node.inputs[at]
         if (
             codes is None
             or codes.name is None
-            or any(v is not None and v not in constants for v in node.inputs[1:4])
+            or any(v is not None and v not in constants for v in node.inputs[1:5])
         ):
             continue
         if at or (codes in constants and codes.dtype in FORMATS and FORMATS[codes.dtype] in _STORED):
             yield codes.name, node
+
+
+def is_block_operator(node: ir.Node) -> bool:
+    """Return whether a node is one of INTact's operators with block weights."""
+    return is_op(node, "BlockLinear", "BlockGather", domain=ops.BlockLinear.domain)
 
 
 def read_block_weight(node: ir.Node, constants: Constants) -> BlockWeights:
@@ -49,9 +56,8 @@ def read_block_weight(node: ir.Node, constants: Constants) -> BlockWeights:
         FileFormatError: The parts do not fit; names the node.
     """
     try:
-        weights = (
-            _nbits(node, constants) if node.op_type == "MatMulNBits" else _behind_dequantize(node, constants)
-        )
+        read = {"MatMulNBits": _nbits, "DequantizeLinear": _behind_dequantize}.get(node.op_type, _own)
+        weights = read(node, constants)
     except QuantValueError as error:
         raise FileFormatError(f"node '{node.name}': {error.where}", error.got, error.want, _FIX) from error
     if weights is None:
@@ -67,6 +73,19 @@ def _nbits(node: ir.Node, constants: Constants) -> BlockWeights | None:
     if codes is None or scale is None:
         return None
     return packed_weight(node, codes, scale, zero, order)
+
+
+def _own(node: ir.Node, constants: Constants) -> BlockWeights | None:
+    form = ops.BlockLinear.of(node)
+    codes, scales, points, minima = (constants(input_of(node, at)) for at in range(1, 5))
+    if codes is None or scales is None or codes.dtype != np.uint8 or codes.ndim != 2:
+        return None
+    if not 2 <= form.bits <= 8 or form.K < 1 or codes.shape[1] != -(-form.K * form.bits // 8):
+        return None
+    fields, name = split_stream(codes, form.bits, form.K), f"uint{form.bits}"
+    if points is None:
+        points = np.full(scales.shape, 2 ** (form.bits - 1), np.uint8)
+    return BlockWeights(fields, name, scales, form.block, points, minima)
 
 
 def _behind_dequantize(node: ir.Node, constants: Constants) -> BlockWeights | None:

@@ -9,14 +9,17 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact.errors import FileFormatError
 from intact.graph import ops
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import is_op, only_reader
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
+from intact.graph.qdq.block_weights import read_block_weight
 from intact.graph.qdq.packed_weights import unpack_weight
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
+from intact.numerics import dequantize_blocks
 
 _FLOAT = ir.DataType.FLOAT
 
@@ -47,7 +50,8 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     Before: ``q, s, z = DynamicQuantizeLinear(x)``, ``y = Mul(Cast(MatMulInteger(q, w, z, v)), Mul(s, t))``.
     After:  ``y = MatMul(x, (w - v) * t)``; so ConvInteger, and the operators of ONNX Runtime that say as
     much in one node: DynamicQuantizeMatMul, MatMulIntegerToFloat, DynamicQuantizeLSTM, QAttention,
-    QEmbedLayerNormalization, MatMulNBits. Both operands may be dynamic. What moved codes moves floats.
+    QEmbedLayerNormalization, MatMulNBits; and INTact's BlockLinear. Both operands may be dynamic. What moved
+    codes moves floats.
 
     The difference is the rounding of x: at most half of the scale that a batch gives it, for each product.
     """
@@ -372,6 +376,18 @@ def _few_bits(floats: _Floats, node: ir.Node) -> str:
     return "MatMul"
 
 
+def _block_linear(floats: _Floats, node: ir.Node) -> str:
+    """Return the weight of a BlockLinear as floats."""
+    try:
+        weights = read_block_weight(node, floats.constants)
+    except FileFormatError as error:
+        raise _Obstacle(f"{error.where} is {error.got}") from error
+    name = _name_before_quantization((node.inputs[1].name if node.inputs[1] is not None else "") or "weight")
+    weight = floats.scene.inserter(node).constant(name, np.ascontiguousarray(dequantize_blocks(weights).T))
+    floats.replace_layer(node, "MatMul", [node.inputs[0], weight], input_of(node, 5))
+    return "MatMul"
+
+
 Rule = Callable[[_Floats, ir.Node], str]
 
 _RULES: dict[tuple[str, str], Rule] = {
@@ -385,10 +401,11 @@ _RULES: dict[tuple[str, str], Rule] = {
     (MICROSOFT, "QAttention"): _attention,
     (MICROSOFT, "QEmbedLayerNormalization"): _embedding,
     (MICROSOFT, "MatMulNBits"): _few_bits,
+    (ops.BlockLinear.domain, "BlockLinear"): _block_linear,
 }
 """(domain, operator) -> what makes floats of it, and says what it became."""
 
 DYNAMIC = Rewrite(
     "make layers that quantize as they run float", _write_on_floats, tuple(name for _, name in _RULES),
-    ("", MICROSOFT), is_dynamic, ensures=Ensures(read=True, domains=False),
+    ("", MICROSOFT, ops.BlockLinear.domain), is_dynamic, ensures=Ensures(read=True, domains=False),
 )  # fmt: skip

@@ -182,9 +182,13 @@ def _squares(rows: Reals, h: Reals | None) -> NDArray[np.float64]:
 
 
 def take_rows(weights: BlockWeights, rows: slice) -> BlockWeights:
-    """Return some of the outputs of weights [N, K] with one level of scales."""
-    points = weights.zero_points
+    """Return some of the outputs of weights [N, K]."""
+
+    def part(array: NDArray | None) -> NDArray | None:
+        return array if array is None or not array.ndim else array[rows]
+
     return replace(
         weights, codes=weights.codes[rows], scales=weights.scales[rows],
-        zero_points=None if points is None else points[rows],
+        zero_points=part(weights.zero_points), minima=part(weights.minima),
+        super_scales=part(weights.super_scales), super_minima=part(weights.super_minima),
     )  # fmt: skip

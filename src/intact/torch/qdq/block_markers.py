@@ -24,7 +24,7 @@ from intact.torch.block_weights.layers import BlockWeightLinear
 __all__ = ["block_translation", "has_block_layers", "opset_of_block_layers", "write_block_layers"]
 
 _DOMAIN, _OP_TYPE = "intact", "BlockLinear"
-_NUMBERS = ("inputs", "bits", "block", "x_block")
+_NUMBERS = ("K", "bits", "block", "x_block")
 _FLOAT = ir.DataType.FLOAT
 _LEAST = 16
 """Elements of the smallest block of a MatMulNBits; others are powers of 2."""
@@ -57,6 +57,7 @@ def block_translation() -> dict[Any, Callable[..., Any]]:
                 schema.FormalParameter("x", "T"), schema.FormalParameter("codes", "C"),
                 schema.FormalParameter("scales", "S"),
                 schema.FormalParameter("zero_points", "C", param_option=optional),
+                schema.FormalParameter("minima", "S", param_option=optional),
                 schema.FormalParameter("bias", "S", param_option=optional),
             ],
             outputs=[schema.FormalParameter("y", "T")], type_constraints=types,
@@ -66,7 +67,7 @@ def block_translation() -> dict[Any, Callable[..., Any]]:
 
     def write(x, codes, scales, zero_points, bias, inputs, bits, block, x_block):  # type: ignore[no-untyped-def]
         numbers = dict(zip(_NUMBERS, (inputs, bits, block, x_block), strict=True))
-        return marker(x, codes, scales, zero_points, bias, **numbers)
+        return marker(x, codes, scales, zero_points, None, bias, **numbers)
 
     return {torch.ops.intact.block_linear.default: write}
 
@@ -79,7 +80,7 @@ def opset_of_block_layers(model: Model) -> int:
 def write_block_layers(model: Model, opset: int) -> None:
     """Replace the markers of an exported graph, in place.
 
-    Before: ``BlockLinear(x, codes, scales, zero_points, bias)``.
+    Before: ``BlockLinear(x, codes, scales, zero_points, "", bias)``.
     After: ``MatMulNBits`` at accuracy level 4 where x is quantized; for float activations from opset 21 on
     ``Add(MatMul(x, DequantizeLinear(codes, scales)), bias)``, in older ones MatMulNBits at level 0.
 
@@ -121,16 +122,15 @@ class _Layer:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        numbers = ops.BlockLinearMarker.of(node)
-        arrays = [None if value is None else _constant(value) for value in node.inputs[1:]]
-        arrays += [None] * (4 - len(arrays))
-        codes, scales, points, bias = arrays
+        numbers = ops.BlockLinear.of(node)
+        values = (graph.input_of(node, at) for at in (1, 2, 3, 5))
+        codes, scales, points, bias = (None if value is None else _constant(value) for value in values)
         assert codes is not None and scales is not None and node.inputs[1] is not None
         bits, self.x_block = numbers.bits, numbers.x_block
         points = np.full(scales.shape, 2 ** (bits - 1), np.uint8) if points is None else points
         self.weights = BlockWeights(
-            split_stream(codes, bits, numbers.inputs), f"uint{bits}", scales.astype(np.float32),
-            min(numbers.block, numbers.inputs), zero_points=points,
+            split_stream(codes, bits, numbers.K), f"uint{bits}", scales.astype(np.float32),
+            min(numbers.block, numbers.K), zero_points=points,
         )  # fmt: skip
         self.bias = None if bias is None else bias.astype(np.float32)
         self.stem = (node.inputs[1].name or "").removesuffix(".codes") or node.name or ""

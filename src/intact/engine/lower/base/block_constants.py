@@ -8,9 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import PlanBuilder
-from intact.numerics import BlockWeights, block_minima, block_scales, join_stream
+from intact.engine.steps.products.block_linear import misfit
+from intact.numerics import TABLE_FORMATS, BlockWeights, block_minima, block_scales, join_stream
 
 _FIRST = 64  # elements that are compared before all are
+
+
+def has_block_codes(weights: BlockWeights) -> bool:
+    """Return whether steps read them as they are: integer codes and zero points, in blocks of kernels."""
+    zero = weights.zero_points
+    inputs = weights.shape[-1]
+    return (
+        weights.format not in TABLE_FORMATS
+        and (zero is None or zero.dtype.kind in "iu")
+        and weights.groups is None
+        and weights.codes.size > 0
+        and weights.codes.ndim == 2
+        and not misfit(inputs, weights.block_size, inputs)
+    )
 
 
 def hold_blocks(builder: PlanBuilder, base: str, weights: BlockWeights) -> dict[str, Any]:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from intact.graph import Constants, Node, Outcome, Rewrite, Scene, Value, input_of, is_op, only_reader, ops
+from intact.graph import (
+    Constants,
+    Node,
+    Outcome,
+    Rewrite,
+    Scene,
+    Value,
+    input_of,
+    is_block_operator,
+    is_op,
+    only_reader,
+    ops,
+)
 
 
 def _join_scale(node: Node, scene: Scene) -> Outcome:
@@ -63,7 +75,7 @@ def _two_scales(factor: Value, constants: Constants) -> list[Value] | None:
 
 
 def _join_bias(node: Node, scene: Scene) -> Outcome:
-    """Give a MatMulNBits the bias that is added behind it.
+    """Give a MatMulNBits or BlockLinear the bias that is added behind it.
 
     Before: ``y = Add(MatMulNBits(x, w, s), bias)``.
     After:  ``y = MatMulNBits(x, w, s, "", "", bias)``.
@@ -71,21 +83,27 @@ def _join_bias(node: Node, scene: Scene) -> Outcome:
     Guards: it has none, nobody else reads it, and it multiplies codes: a product of floats begins at its bias
     (N70), and would round otherwise.
     """
-    add, form = only_reader(node.outputs[0], "Add"), ops.MatMulNBits.of(node)
-    zero = input_of(node, 3)
-    in_codes = form.accuracy_level == 4 and (form.bits, form.block_size) != (2, 16)
-    if add is None or not in_codes or any(input_of(node, at) is not None for at in (4, 5)):
-        return None
-    if zero is not None and (zero.dtype is None or zero.dtype.name != "UINT8"):
+    add = only_reader(node.outputs[0], "Add")
+    if add is None or input_of(node, 5) is not None or not _multiplies_codes(node):
         return None
     bias = add.inputs[1 if add.inputs[0] is node.outputs[0] else 0]
-    array = scene.constants(bias)
-    if bias is None or array is None or array.shape != (form.N,):
+    array, codes = scene.constants(bias), node.inputs[1]
+    rows = None if codes is None or codes.shape is None else tuple(codes.shape[:1])
+    if bias is None or array is None or array.shape != rows:
         return None
     node.resize_inputs(6)
     node.replace_input_with(5, bias)
     scene.replace(add, node.outputs[0])
-    return "MatMulNBits adds its bias"
+    return f"{node.op_type} adds its bias"
+
+
+def _multiplies_codes(node: Node) -> bool:
+    if is_block_operator(node):
+        return ops.BlockLinear.of(node).x_block > 0
+    form, zero = ops.MatMulNBits.of(node), input_of(node, 3)
+    has_codes = zero is None or (zero.dtype is not None and zero.dtype.name == "UINT8")
+    is_small = (form.bits, form.block_size) == (2, 16)
+    return form.accuracy_level == 4 and not is_small and has_codes and input_of(node, 4) is None
 
 
 def _is_row(value: Value, node: Node, constants: Constants) -> bool:
@@ -95,4 +113,7 @@ def _is_row(value: Value, node: Node, constants: Constants) -> bool:
 
 
 INTEGER_PRODUCTS = Rewrite("join integer products with their scales", _join_scale, ("MatMulInteger",))
-BIASES = Rewrite("join biases with products of codes", _join_bias, ("MatMulNBits",), (ops.MICROSOFT,))
+BIASES = Rewrite(
+    "join biases with products of codes", _join_bias, ("BlockLinear", "MatMulNBits"),
+    (ops.BlockLinear.domain, ops.MICROSOFT),
+)  # fmt: skip

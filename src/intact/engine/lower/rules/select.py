@@ -11,9 +11,9 @@ from intact.engine.lower.base.rule import Rule
 from intact.engine.lower.base.shape_arithmetic import nodes_of_sizes
 from intact.engine.lower.rules.calls.call import lower_call
 from intact.engine.lower.rules.claims import Group, claim
-from intact.engine.lower.rules.table import RULES, RUNTIME_RULES, lower_alone_in_floats
+from intact.engine.lower.rules.table import FOREIGN_RULES, RULES, lower_alone_in_floats
 from intact.errors import IntactError, UnsupportedError
-from intact.graph import Constants, Model, Node, Value, is_op, ops
+from intact.graph import Constants, Model, Node, Value, is_op
 from intact.placement import Fusion
 
 
@@ -110,7 +110,7 @@ def _define_outputs(builder: PlanBuilder, node: Node) -> None:
 
 
 def _foreign_rules(node: Node) -> tuple[Rule, ...]:
-    return (*(RUNTIME_RULES.get(node.op_type, ()) if node.domain == ops.MICROSOFT else ()), lower_call)
+    return (*FOREIGN_RULES.get((node.domain, node.op_type), ()), lower_call)
 
 
 def _single(node: Node) -> Group:

@@ -47,6 +47,7 @@ from intact.engine.lower.rules.moves.slice import lower_slice, lower_split
 from intact.engine.lower.rules.moves.tile import lower_tile
 from intact.engine.lower.rules.moves.transpose import lower_transpose
 from intact.engine.lower.rules.products.block_linear import (
+    lower_block_linear,
     lower_dynamic_matmul,
     lower_matmul_integer_to_float,
     lower_matmul_nbits,
@@ -251,11 +252,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 """Operator of ONNX -> its rules, in order. Without one a node runs in ONNX Runtime."""
 
-RUNTIME_RULES: dict[str, tuple[Rule, ...]] = {
-    "DynamicQuantizeMatMul": (lower_dynamic_matmul,),
-    "GatherBlockQuantized": (lower_block_gather,),
-    "GroupQueryAttention": (lower_group_query,),
-    "MatMulIntegerToFloat": (lower_matmul_integer_to_float,),
-    "MatMulNBits": (lower_matmul_nbits,),
+FOREIGN_RULES: dict[tuple[str, str], tuple[Rule, ...]] = {
+    (ops.MICROSOFT, "DynamicQuantizeMatMul"): (lower_dynamic_matmul,),
+    (ops.MICROSOFT, "GatherBlockQuantized"): (lower_block_gather,),
+    (ops.MICROSOFT, "GroupQueryAttention"): (lower_group_query,),
+    (ops.MICROSOFT, "MatMulIntegerToFloat"): (lower_matmul_integer_to_float,),
+    (ops.MICROSOFT, "MatMulNBits"): (lower_matmul_nbits,),
+    (ops.BlockGather.domain, "BlockGather"): (lower_block_gather,),
+    (ops.BlockLinear.domain, "BlockLinear"): (lower_block_linear,),
 }
-"""The same for operators that ONNX Runtime adds."""
+"""The same for operators of other domains, ONNX Runtime's and INTact's."""

@@ -1,4 +1,4 @@
-"""Lowers GatherBlockQuantized, and Gather of a table that a DequantizeLinear makes of codes in blocks."""
+"""Lowers gathers of tables of codes in blocks: of their own operators, or behind a DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from intact.engine.lower.base.float_weights import write_floats
 from intact.engine.lower.base.rule import between, plain, who
 from intact.engine.lower.rules.moves.gather import check_range
 from intact.engine.steps import BlockGather, Dim, Reshape, Tensor, Transpose
-from intact.graph import BlockTable, Node, input_of, read_block_table, set_shape
+from intact.graph import BlockTable, Node, input_of, is_block_operator, read_block_table, set_shape
 
 
 def lower_block_gather(builder: PlanBuilder, node: Node) -> None:
@@ -16,7 +16,7 @@ def lower_block_gather(builder: PlanBuilder, node: Node) -> None:
     table = read_block_table(node, builder.constants)
     if isinstance(table, str):
         raise NoMatch(table)
-    index = plain(builder, input_of(node, 1))
+    index = plain(builder, input_of(node, 0 if is_block_operator(node) else 1))
     check_range(builder, index, table.sizes[0])
     value = node.outputs[0]
     if index.name in builder.arrays:  # where indices are computed of sizes, nobody knew what they make

@@ -6,23 +6,8 @@ from intact.engine.lower.base.block_constants import hold_blocks
 from intact.engine.lower.base.builder import PlanBuilder
 from intact.engine.lower.base.float_weights import Floats
 from intact.engine.steps import BlockFloatLinear
-from intact.engine.steps.products.block_linear import misfit
 from intact.graph import Node
-from intact.numerics import TABLE_FORMATS, BlockWeights
-
-
-def has_block_codes(weights: BlockWeights) -> bool:
-    """Return whether a step widens them: integer codes and zero points, in blocks that kernels read."""
-    zero = weights.zero_points
-    inputs = weights.shape[-1]
-    return (
-        weights.format not in TABLE_FORMATS
-        and (zero is None or zero.dtype.kind in "iu")
-        and weights.groups is None
-        and weights.codes.size > 0
-        and weights.codes.ndim == 2
-        and not misfit(inputs, weights.block_size, inputs)
-    )
+from intact.numerics import BlockWeights
 
 
 def write_block_floats(

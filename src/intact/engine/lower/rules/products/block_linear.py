@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.base.block_constants import hold_blocks
+from intact.engine.lower.base.block_constants import has_block_codes, hold_blocks
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, is_float32
 from intact.engine.lower.base.float_weights import bias_vector, write_floats
 from intact.engine.lower.base.rule import who
 from intact.engine.lower.rules.elements.dynamic_quantize import quantize_blocks, quantize_whole
-from intact.engine.lower.rules.products.block_float_linear import has_block_codes, write_block_floats
+from intact.engine.lower.rules.products.block_float_linear import write_block_floats
 from intact.engine.lower.rules.products.float_linear import write_float_linear
 from intact.engine.steps import BlockLinear
 from intact.engine.steps.products.block_linear import misfit
@@ -21,27 +21,42 @@ from intact.numerics import BlockWeights, dequantize_blocks, has_block_product
 
 def lower_matmul_nbits(builder: PlanBuilder, node: Node) -> None:
     """Lower a MatMulNBits by N70: at accuracy level 4 a product of codes, else of floats."""
-    for index in (1, 2, 3, 4, 5):
-        if (value := input_of(node, index)) is not None and value not in builder.constants:
-            raise NoMatch(f"its input {index} is computed")
     zero = input_of(node, 3)
     if input_of(node, 4) is not None and zero is not None and _is_codes(zero):
         raise NoMatch("its zero points are codes and its blocks have an order: ONNX Runtime ignores them")
+    weights = _read_weights(builder, node)
+    in_codes = has_block_product(weights, ops.MatMulNBits.of(node).accuracy_level)
+    _lower_reals(builder, node, weights, weights.block_size if in_codes else 0)
+
+
+def lower_block_linear(builder: PlanBuilder, node: Node) -> None:
+    """Lower a BlockLinear: a product of floats, or of codes in blocks of `x_block` elements."""
+    _lower_reals(builder, node, _read_weights(builder, node), ops.BlockLinear.of(node).x_block)
+
+
+def _read_weights(builder: PlanBuilder, node: Node) -> BlockWeights:
+    for index in (1, 2, 3, 4, 5):
+        if (value := input_of(node, index)) is not None and value not in builder.constants:
+            raise NoMatch(f"its input {index} is computed")
     try:
-        weights = read_block_weight(node, builder.constants)
+        return read_block_weight(node, builder.constants)
     except FileFormatError as error:
         raise NoMatch(f"{error.where} is {error.got}") from error
+
+
+def _lower_reals(builder: PlanBuilder, node: Node, weights: BlockWeights, x_block: int) -> None:
+    """Write the product of real inputs: of floats, or of codes in blocks where `x_block` is not 0."""
     bias = bias_vector(builder, input_of(node, 5), weights.shape[0])
     x = builder.real(node.inputs[0])
-    if not has_block_product(weights, ops.MatMulNBits.of(node).accuracy_level):
-        y = write_floats(builder, node.outputs[0])
-        if has_block_codes(weights):
-            write_block_floats(builder, [node], x, y, weights, bias)
-            return
-        write_float_linear(builder, [node], x, y, np.ascontiguousarray(dequantize_blocks(weights).T), bias)
+    if x_block:
+        codes, scales = quantize_blocks(builder, node, x, x_block)
+        _write_product(builder, node, (codes, scales, ""), weights, bias, x_block)
         return
-    codes, scales = quantize_blocks(builder, node, x, weights.block_size)
-    _write_product(builder, node, (codes, scales, ""), weights, bias, weights.block_size)
+    y = write_floats(builder, node.outputs[0])
+    if has_block_codes(weights):
+        write_block_floats(builder, [node], x, y, weights, bias)
+    else:
+        write_float_linear(builder, [node], x, y, np.ascontiguousarray(dequantize_blocks(weights).T), bias)
 
 
 def _is_codes(value: Value) -> bool:

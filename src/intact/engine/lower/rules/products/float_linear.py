@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from intact.engine.lower.base.block_constants import has_block_codes
 from intact.engine.lower.base.builder import PlanBuilder
 from intact.engine.lower.base.float_weights import Floats, hold_input
-from intact.engine.lower.rules.products.block_float_linear import has_block_codes, write_block_floats
+from intact.engine.lower.rules.products.block_float_linear import write_block_floats
 from intact.engine.steps import FloatLinear
 from intact.errors import FileFormatError
 from intact.graph import Node, is_op, read_block_weight

@@ -1,0 +1,79 @@
+"""Weights of GGUF files run with the codes of the file; the engine equals the reference in every type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.lm.small_decoders import TOKENS, random_blocks, write_quantized_gguf
+
+from intact import lm
+from intact.engine.steps.base.block_constants import block_weights
+from intact.formats import floats_of, open_weights
+from intact.formats.ggml_blocks import CODECS
+from intact.numerics import dequantize_blocks
+from intact.ptq.blocks import take_rows
+
+BITS = {
+    "Q4_0": 4, "Q4_1": 4, "Q5_0": 5, "Q5_1": 5, "Q8_0": 8, "Q2_K": 2, "Q3_K": 3, "Q4_K": 4, "Q5_K": 5,
+    "Q6_K": 6, "IQ4_NL": 8, "IQ4_XS": 8, "TQ1_0": 2, "TQ2_0": 2, "MXFP4": 5, "NVFP4": 5,
+}  # fmt: skip
+"""Of the codes that a plan has of each type; those of tables become integers."""
+PARTS = {"embedding": "token_embd", "logits": "output", "0.q": "blk.0.attn_q", "1.down": "blk.1.ffn_down"}
+
+
+class Constants:
+    """Gives the constants of a plan, as `Run` does."""
+
+    def __init__(self, plan):
+        self.array = plan.constants.__getitem__
+
+
+@pytest.fixture(scope="module", params=CODECS)
+def file(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp(request.param) / "small.gguf"
+    return request.param, write_quantized_gguf(path, request.param, head="Q6_K")
+
+
+def test_a_plan_has_the_codes_of_the_file(file):
+    kind, path = file
+    plan = lm.load(path, threads=1).engine.plan
+    steps, weights = {step.name: step for step in plan.steps if hasattr(step, "bits")}, open_weights(path)
+    assert not {"onnx", "float_linear"} & {step.kind for step in plan.steps}
+    for name, stored in PARTS.items():
+        step, tensor = steps[name], weights.read(f"{stored}.weight")
+        codes = block_weights(step, Constants(plan))
+        assert step.bits == BITS["Q6_K" if name == "logits" else kind]
+        assert np.array_equal(dequantize_blocks(codes), floats_of(tensor))
+        if tensor.format.startswith(("int", "uint")):
+            shift = 2 ** (step.bits - 1) if tensor.format.startswith("int") else 0
+            assert np.array_equal(codes.codes, tensor.codes.astype(np.int16) + shift)
+
+
+def test_float_activations_have_the_bits_of_float_weights(file):
+    _, path = file
+    kept = lm.load(path, activations="float", threads=1)
+    assert {"block_float_linear", "block_gather"} <= {step.kind for step in kept.engine.plan.steps}
+    floats = lm.load(path, weights="float32", threads=1).logits(TOKENS)
+    assert np.abs(floats).max() < 1e4
+    assert kept.logits(TOKENS).tobytes() == floats.tobytes()
+
+
+def test_the_engine_equals_the_reference(file):
+    _, path = file
+    got, want = (lm.load(path, backend=name, threads=1).logits(TOKENS) for name in ("cpu", "reference"))
+    assert got.tobytes() == want.tobytes()
+    floats = lm.load(path, weights="float32", threads=1).logits(TOKENS)
+    assert 0 < np.linalg.norm(got - floats) < 0.1 * np.linalg.norm(floats)
+
+
+def test_a_tied_head_shares_the_codes_of_the_embedding(tmp_path):
+    plan = lm.load(write_quantized_gguf(tmp_path / "tied.gguf", "Q5_K"), threads=1).engine.plan
+    steps = {step.name: step for step in plan.steps}
+    assert steps["logits"].weight == steps["embedding"].weight
+    assert plan.constants[steps["logits"].weight].nbytes == 64 * 256 * 5 // 8
+
+
+def test_fused_projections_keep_their_minima():
+    weights = random_blocks(np.random.default_rng(0), "Q4_K", 8, 512)
+    rows = take_rows(weights, slice(2, 5))
+    assert np.array_equal(floats_of(rows), floats_of(weights)[2:5])
