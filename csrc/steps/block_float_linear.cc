@@ -32,9 +32,9 @@ class BlockFloatLinear final : public Step {
     const auto panels = static_cast<size_t>(parts_of(columns_, static_cast<int64_t>(kBlockPanel)));
     const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
     demand_vector(s.weight, Type::u8, panels * static_cast<size_t>(cut.units * s.bits) * 16, "packed codes");
-    demand_vector(s.scales, Type::f32, values, "a scale for each block of weights");
+    demand_reals(s.scales, values, "a scale for each block of weights");
     if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
-    if (s.minima) demand_vector(*s.minima, Type::f32, values, "a minimum for each block of weights");
+    if (s.minima) demand_reals(*s.minima, values, "a minimum for each block of weights");
     if (s.start) demand_vector(*s.start, Type::f32, static_cast<size_t>(columns_), "a start for each output");
     block_ = std::max<int64_t>(1, std::min(kRows, rows_));
     row_blocks_ = parts_of(rows_, block_);
@@ -112,9 +112,10 @@ class BlockFloatLinear final : public Step {
     for (int64_t at = column; at < end; at += width) {
       const int64_t panel = at / width, values = panel * cut_.w_blocks * width;
       w.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
-      w.scales = s_.scales.at<const float>(memory) + values;
+      w.scales = block_reals(s_.scales, memory, values);
       if (s_.zeros) w.zeros = s_.zeros->at<const uint8_t>(memory) + values;
-      if (s_.minima) w.minima = s_.minima->at<const float>(memory) + values;
+      w.zero = s_.zero;
+      w.minima = block_reals(s_.minima, memory, values);
       const auto first = static_cast<size_t>(at - column);
       w.to = tile + first / w.width * pitch + first % w.width;
       s_.bits == 4 ? blocks_.widen4(w) : blocks_.widen8(w);

@@ -12,7 +12,9 @@ struct BlockFloatLinearSpec {
   View y;  // f32 [rows, n], likewise
   int bits;  // 4 or 8
   View weight, scales;  // packed, as for BlockLinearSpec
-  std::optional<View> zeros, minima;
+  std::optional<View> zeros;
+  int32_t zero;
+  std::optional<View> minima;
   std::optional<View> start;  // f32 [n]
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/half.h"
 #include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/common/row_index.h"
@@ -131,9 +132,9 @@ class BlockLinear final : public Step {
     const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
     const size_t bytes = panels * static_cast<size_t>(cut.units) * static_cast<size_t>(s.bits) * 16;
     demand_vector(s.weight, Type::u8, bytes, "packed codes of another size");
-    demand_vector(s.scales, Type::f32, values, "a scale for each block of weights");
+    demand_reals(s.scales, values, "a scale for each block of weights");
     if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
-    if (s.minima) demand_vector(*s.minima, Type::f32, values, "a minimum for each block of weights");
+    if (s.minima) demand_reals(*s.minima, values, "a minimum for each block of weights");
     demand(s.x_zeros.has_value() == s.sums.has_value(), "zero points need the sums of codes");
     if (s.sums)
       demand_vector(*s.sums, Type::i32, panels * static_cast<size_t>(cut.pieces) * kBlockPanel, "sums");
@@ -189,9 +190,10 @@ class BlockLinear final : public Step {
     g.x_blocks = static_cast<size_t>(cut_.x_blocks);
     g.w_blocks = static_cast<size_t>(cut_.w_blocks);
     g.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
-    g.scales = s_.scales.at<const float>(memory) + values;
+    g.scales = block_reals(s_.scales, memory, values);
     if (s_.zeros) g.zeros = s_.zeros->at<const uint8_t>(memory) + values;
-    if (s_.minima) g.minima = s_.minima->at<const float>(memory) + values;
+    g.zero = s_.zero;
+    g.minima = block_reals(s_.minima, memory, values);
     if (s_.sums) g.sums = s_.sums->at<const int32_t>(memory) + panel * cut_.pieces * kPanel;
     if (s_.bias) g.bias = s_.bias->at<const float>(memory) + panel * kPanel;
     g.k = static_cast<size_t>(cut_.k);
@@ -265,6 +267,29 @@ std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n
     }
   }
   return packed;
+}
+
+std::vector<uint8_t> halve_block_values(std::span<const float> values) {
+  std::vector<uint16_t> halves(values.size());
+  bool is_exact = true;
+  for (size_t i = 0; i < values.size() && is_exact; ++i) {
+    halves[i] = float_to_half(values[i]);
+    const float again = half_to_float(halves[i]);
+    is_exact = std::memcmp(&again, &values[i], sizeof again) == 0;
+  }
+  const auto* const from = is_exact ? reinterpret_cast<const uint8_t*>(halves.data())
+                                    : reinterpret_cast<const uint8_t*>(values.data());
+  return {from, from + values.size() * (is_exact ? sizeof(uint16_t) : sizeof(float))};
+}
+
+BlockReals block_reals(const std::optional<View>& view, const Memory& memory, int64_t at) {
+  if (!view) return {nullptr, false};
+  if (view->type == Type::f16) return {view->at<const uint16_t>(memory) + at, true};
+  return {view->at<const float>(memory) + at, false};
+}
+
+void demand_reals(const View& v, size_t values, const char* what) {
+  demand_vector(v, v.type == Type::f16 ? Type::f16 : Type::f32, values, what);
 }
 
 std::vector<int32_t> sum_block_codes(std::span<const uint8_t> packed, int64_t n, int bits,

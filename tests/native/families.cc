@@ -2,11 +2,13 @@
 // its family: for instruction sets that run elsewhere, under an emulator. Sizes lie around every number of
 // lanes.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "base/divisor.h"
+#include "base/half.h"
 #include "driver.h"
 #include "kernels/registry.h"
 
@@ -577,7 +579,9 @@ struct BlockSides {
   Bytes codes, zeros;
   Floats x_scales, scales, minima, bias;
   std::vector<int32_t> x_zeros;
-  bool is_half, has_zeros, has_minima, has_x_zeros;
+  std::vector<uint16_t> half_scales, half_minima;
+  bool is_half, has_zeros, has_minima, has_x_zeros, has_half_scales, has_half_minima;
+  int32_t zero;
 
   BlockSides() : rows(static_cast<size_t>(pick(1, 37))), k(static_cast<size_t>(pick(1, 150))) {
     const auto some = [](int low, int high) { return static_cast<size_t>(pick(low, high)); };
@@ -600,6 +604,12 @@ struct BlockSides {
     zeros = some_bytes(panels * w_blocks * kBlockPanel, is_half ? 15 : 255);
     scales = some_floats(panels * w_blocks * kBlockPanel, false);
     minima = some_floats(scales.size(), false);
+    has_half_scales = pick(0, 1) == 0;
+    has_half_minima = pick(0, 1) == 0;
+    const std::array<int, 3> points{0, is_half ? 8 : 128, pick(0, is_half ? 15 : 255)};
+    zero = points[some(0, 2)];
+    for (const float scale : scales) half_scales.push_back(float_to_half(scale));
+    for (const float minimum : minima) half_minima.push_back(float_to_half(minimum));
     bias = some_floats(panels * kBlockPanel, false);
     x_scales = some_floats(rows * x_blocks, false);
     x_zeros.resize(rows * x_blocks);
@@ -634,9 +644,10 @@ struct BlockSides {
     g.x_zeros = has_x_zeros ? shifts.data() : nullptr;
     g.x_blocks = x_blocks;
     g.codes = codes.data();
-    g.scales = scales.data();
+    g.scales = reals(scales, half_scales, has_half_scales);
     g.zeros = has_zeros ? zeros.data() : nullptr;
-    g.minima = has_minima ? minima.data() : nullptr;
+    g.zero = zero;
+    if (has_minima) g.minima = reals(minima, half_minima, has_half_minima);
     g.sums = has_x_zeros ? sums.data() : nullptr;
     g.w_blocks = w_blocks;
     g.bias = has_minima ? bias.data() : nullptr;
@@ -651,6 +662,10 @@ struct BlockSides {
     g.columns = columns;
     g.scratch = scratch.data();
     is_half ? ops.multiply4(g) : ops.multiply8(g);
+  }
+
+  static BlockReals reals(const Floats& floats, const std::vector<uint16_t>& halves, bool is_half) {
+    return is_half ? BlockReals{halves.data(), true} : BlockReals{floats.data(), false};
   }
 
   // Of real elements alone: those behind the last one are multiplied by 0, whatever they are.

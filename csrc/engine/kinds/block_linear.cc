@@ -106,6 +106,7 @@ struct BlockLinear final : PlanStep {
     spec.weight = packed.codes;
     spec.scales = packed.scales;
     spec.zeros = packed.zeros;
+    spec.zero = packed.zero;
     spec.minima = packed.minima;
     if (bias != kNoValue) spec.bias = packed.values<float>(binding, bias, "block_bias", Type::f32);
     if (has_zeros) spec.sums = packed.sums(binding, w.weight, cut);

@@ -1,6 +1,7 @@
 // Constant weights in blocks, packed in panels as kernels read them (steps/block_linear.h).
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,16 +50,10 @@ struct PackedBlocks {
         form_(name_of_blocks(w)),
         bytes_(panels_of(binding, w)) {
     codes = line_of(binding, bytes_, Type::u8);
-    scales = values<float>(binding, w.scales, "block_scales", Type::f32);
-    if (w.zero_points != kNoValue) {
-      zeros = values<uint8_t>(binding, w.zero_points, "block_zero_points", Type::u8);
-    } else if (bits != w.bits) {
-      // Half of the range of codes that have fewer bits than their panels.
-      const std::vector<uint8_t> middles(static_cast<size_t>(scales.sizes[0]),
-                                         static_cast<uint8_t>(1 << (w.bits - 1)));
-      zeros = binding.hold(middles, Type::u8, {scales.sizes[0]});
-    }
-    if (w.minima != kNoValue) minima = values<float>(binding, w.minima, "block_minima", Type::f32);
+    scales = reals(binding, w.scales, "block_scales");
+    zero = 1 << (w.bits - 1);
+    if (w.zero_points != kNoValue) pack_zeros(binding, w.zero_points);
+    if (w.minima != kNoValue) minima = reals(binding, w.minima, "block_minima");
   }
 
   // Sums of the codes of each piece.
@@ -79,9 +74,38 @@ struct PackedBlocks {
 
   int bits;  // 4 or 8
   View codes, scales;
-  std::optional<View> zeros, minima;
+  std::optional<View> zeros;  // none: all are `zero`
+  int32_t zero;
+  std::optional<View> minima;
 
  private:
+  // Numbers of blocks as float16 where that is exact: half of what a row of a product reads beside the codes.
+  View reals(Binding& binding, int value, const char* form) const {
+    const auto pack = [&](const Bytes& b) {
+      return halve_block_values(pack_block_values(b.as<float>(), n_));
+    };
+    const Bytes bytes = binding.packed(value, form, pack);
+    const auto blocks = static_cast<size_t>(binding.shape(value)[1]);
+    const size_t numbers = (static_cast<size_t>(n_) + kBlockPanel - 1) / kBlockPanel * kBlockPanel * blocks;
+    return line_of(binding, bytes, bytes.bytes.size() == 2 * numbers ? Type::f16 : Type::f32);
+  }
+
+  // One byte where all are equal.
+  void pack_zeros(Binding& binding, int value) {
+    const auto pack = [&](const Bytes& b) {
+      const auto points = b.as<uint8_t>();
+      const bool is_one =
+          std::all_of(points.begin(), points.end(), [&](uint8_t p) { return p == points[0]; });
+      return is_one ? std::vector<uint8_t>{points[0]} : bytes_of_values(pack_block_values(points, n_));
+    };
+    const Bytes bytes = binding.packed(value, "block_zero_points", pack);
+    if (bytes.bytes.size() == 1) {
+      zero = bytes.bytes[0];
+    } else {
+      zeros = line_of(binding, bytes, Type::u8);
+    }
+  }
+
   template <class T>
   static std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
     const auto* const first = reinterpret_cast<const uint8_t*>(values.data());

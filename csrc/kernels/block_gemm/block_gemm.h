@@ -19,6 +19,12 @@ namespace intact {
 
 constexpr size_t kBlockPanel = 16, kBlockUnit = 8;
 
+// Numbers of blocks, as float32 or, where that holds all of them exactly, as float16.
+struct BlockReals {
+  const void* values;  // nullptr: none
+  bool is_half;
+};
+
 struct BlockGemm {
   const int8_t* x;  // [groups], of group * units * 8 codes, zeros behind the last
   size_t rows;
@@ -27,9 +33,10 @@ struct BlockGemm {
   const int32_t* x_zeros;  // likewise; nullptr: all are 0
   size_t x_blocks;
   const uint8_t* codes;  // [panels][units]
-  const float* scales;  // [panels][w_blocks][16]
-  const uint8_t* zeros;  // likewise; nullptr: half of the codes' range
-  const float* minima;  // likewise; nullptr: none
+  BlockReals scales;  // [panels][w_blocks][16]
+  const uint8_t* zeros;  // likewise; nullptr: all are `zero`
+  int32_t zero;
+  BlockReals minima;  // likewise, or none
   const int32_t* sums;  // [panels][pieces][16]: of the weights' codes; wanted where there are x_zeros
   size_t w_blocks;
   const float* bias;  // [panels][16], or nullptr
@@ -43,9 +50,10 @@ struct BlockGemm {
 // Weights of a panel as the right side of a product of floats: numerics.dequantize_blocks (N67), normative.
 struct BlockFloats {
   const uint8_t* codes;  // [units]
-  const float* scales;  // [w_blocks][16]
-  const uint8_t* zeros;  // likewise; nullptr: half of the codes' range
-  const float* minima;  // likewise; nullptr: none
+  BlockReals scales;  // [w_blocks][16]
+  const uint8_t* zeros;  // likewise; nullptr: all are `zero`
+  int32_t zero;
+  BlockReals minima;  // likewise, or none
   size_t piece;  // units of a block
   size_t from, units;  // units that are widened
   float* to;  // output i of element k lies at i / width * pitch + k * width + i % width

@@ -23,6 +23,13 @@ using vec::I;
 
 constexpr size_t kGroup = 4;
 
+// kWidth numbers of blocks from `at` on.
+template <class V>
+INTACT_INLINE F<V> load_reals(const BlockReals& reals, size_t at) {
+  if (reals.is_half) return V::from_f16(static_cast<const uint16_t*>(reals.values) + at);
+  return V::load(static_cast<const float*>(reals.values) + at);
+}
+
 // Four codes of a row of a group, as a number.
 INTACT_INLINE int32_t four(const int8_t* group, size_t four, int row) {
   int32_t bytes;
@@ -64,11 +71,15 @@ struct Tile {
 
   INTACT_INLINE void begin(const BlockGemm& g, size_t group, size_t piece, size_t at) {
     if (g.zeros == nullptr) {
+      const int32_t zero = g.zero - (kIsShifted ? S::kOffset : 0);
       INTACT_UNROLL("GCC unroll 12")
       for (int r = 0; r < kRows; ++r) {
-        const I<V> first = kIsShifted ? V::set_int(0)
-                                      : V::template shift_left<kMiddleBits>(
-                                            V::set_int(of_row(g.negatives, g.pieces, group, piece, r)));
+        I<V> first = V::set_int(0);
+        if (zero != 0) {
+          const I<V> negative = V::set_int(of_row(g.negatives, g.pieces, group, piece, r));
+          first = zero == 1 << kMiddleBits ? V::template shift_left<kMiddleBits>(negative)
+                                           : V::multiply_int(V::set_int(zero), negative);
+        }
         for (int v = 0; v < kVectors; ++v) acc[r][v] = first;
       }
       return;
@@ -88,7 +99,7 @@ struct Tile {
     INTACT_UNROLL("GCC unroll 4")
     for (int v = 0; v < kVectors; ++v) {
       const size_t across = value_of(g, v);
-      const F<V> scales = V::load(g.scales + at + across);
+      const F<V> scales = load_reals<V>(g.scales, at + across);
       if (g.x_zeros != nullptr) {
         I<V> sum = V::load_int(sums + panel_of<V>(v) * g.pieces * kBlockPanel + lane_of<V>(v));
         if (kIsShifted)
@@ -103,12 +114,13 @@ struct Tile {
         const F<V> scale = V::set(of_row(g.x_scales, g.x_blocks, group, x_block, r));
         y[r][v] = y[r][v] + V::to_float(acc[r][v]) * (scale * scales);
       }
-      if (g.minima == nullptr) continue;
-      const F<V> minima = V::load(g.minima + at + across);
+      if (g.minima.values == nullptr) continue;
+      const F<V> minima = load_reals<V>(g.minima, at + across);
+      INTACT_UNROLL("GCC unroll 12")
       for (int r = 0; r < kRows; ++r) {
-        const int32_t total = -of_row(g.negatives, g.pieces, group, piece, r);
+        const F<V> negative = V::to_float(V::set_int(of_row(g.negatives, g.pieces, group, piece, r)));
         const F<V> scale = V::set(of_row(g.x_scales, g.x_blocks, group, x_block, r));
-        y[r][v] = y[r][v] + V::set(static_cast<float>(total)) * (scale * minima);
+        y[r][v] = y[r][v] - negative * (scale * minima);
       }
     }
   }
@@ -237,12 +249,12 @@ void widen(const BlockFloats& w) {
     for (size_t unit = w.from; unit < w.from + w.units;) {
       const size_t block = unit / w.piece, at = block * kBlockPanel + lane;
       const size_t end = std::min(w.from + w.units, (block + 1) * w.piece);
-      const F<V> scale = V::load(w.scales + at);
-      const F<V> zero = w.zeros == nullptr ? V::set(static_cast<float>(1 << (kBits - 1)))
-                                           : V::to_float(V::load_u8(w.zeros + at));
-      const F<V> least = w.minima == nullptr ? V::set(0.0f) : V::load(w.minima + at);
-      const auto add = [&](F<V> values)
-                           INTACT_INLINE_BODY { store(w.minima == nullptr ? values : values + least); };
+      const F<V> scale = load_reals<V>(w.scales, at);
+      const F<V> zero =
+          w.zeros == nullptr ? V::set(static_cast<float>(w.zero)) : V::to_float(V::load_u8(w.zeros + at));
+      const bool has_minima = w.minima.values != nullptr;
+      const F<V> least = has_minima ? load_reals<V>(w.minima, at) : V::set(0.0f);
+      const auto add = [&](F<V> values) INTACT_INLINE_BODY { store(has_minima ? values + least : values); };
       for (; unit < end; ++unit) {
         const uint8_t* const codes = w.codes + unit * kUnitBytes + lane * 4;
         const I<V> first = V::load_int(codes);

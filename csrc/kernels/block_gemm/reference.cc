@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/half.h"
+
 namespace intact {
 namespace {
 
@@ -15,14 +17,17 @@ int32_t code(const uint8_t* panel, size_t k, size_t lane) {
   return panel[unit * 64 + at] >> (4 * half) & 15;
 }
 
+float real(const BlockReals& reals, size_t at) {
+  return reals.is_half ? half_to_float(static_cast<const uint16_t*>(reals.values)[at])
+                       : static_cast<const float*>(reals.values)[at];
+}
+
 template <int kBits>
 void multiply(const BlockGemm& g) {
   for (size_t column = 0; column < g.columns; ++column) {
     const size_t panel = column / kBlockPanel, lane = column % kBlockPanel;
     const uint8_t* const codes = g.codes + panel * g.units * (kBits * 16);
-    const auto of_block = [&](const auto* values, size_t block) {
-      return values[(panel * g.w_blocks + block) * kBlockPanel + lane];
-    };
+    const auto of_block = [&](size_t block) { return (panel * g.w_blocks + block) * kBlockPanel + lane; };
     for (size_t row = 0; row < g.rows; ++row) {
       const size_t group = row / kGroup, turn = row % kGroup;
       const auto of_row = [&](const auto* values, size_t each, size_t at) {
@@ -31,7 +36,7 @@ void multiply(const BlockGemm& g) {
       float y = 0.0f;
       for (size_t p = 0; p < g.pieces; ++p) {
         const size_t x_block = p / g.x_every, w_block = p / g.w_every;
-        const int32_t zero = g.zeros != nullptr ? of_block(g.zeros, w_block) : 1 << (kBits - 1);
+        const int32_t zero = g.zeros != nullptr ? g.zeros[of_block(w_block)] : g.zero;
         const int32_t negative = of_row(g.negatives, g.pieces, p);
         auto sum = static_cast<uint32_t>(zero) * static_cast<uint32_t>(negative);
         const size_t end = std::min(g.units, (p + 1) * g.piece) * kBlockUnit;
@@ -43,8 +48,9 @@ void multiply(const BlockGemm& g) {
           sum -= static_cast<uint32_t>(of_row(g.x_zeros, g.x_blocks, x_block)) *
                  static_cast<uint32_t>(g.sums[(panel * g.pieces + p) * kBlockPanel + lane]);
         const float scale = of_row(g.x_scales, g.x_blocks, x_block);
-        y += static_cast<float>(static_cast<int32_t>(sum)) * (scale * of_block(g.scales, w_block));
-        if (g.minima != nullptr) y += static_cast<float>(-negative) * (scale * of_block(g.minima, w_block));
+        y += static_cast<float>(static_cast<int32_t>(sum)) * (scale * real(g.scales, of_block(w_block)));
+        if (g.minima.values != nullptr)
+          y += static_cast<float>(-negative) * (scale * real(g.minima, of_block(w_block)));
       }
       g.y[row * g.y_pitch + column] = g.bias != nullptr ? y + g.bias[column] : y;
     }
@@ -61,9 +67,10 @@ void widen(const BlockFloats& w) {
     for (size_t i = 0; i < kBlockPanel; ++i) {
       const size_t at = k / kBlockUnit / w.piece * kBlockPanel + i;
       const int code = kBits == 8 ? codes[4 * i] : codes[4 * i] >> (4 * half) & 15;
-      const int zero = w.zeros == nullptr ? 1 << (kBits - 1) : w.zeros[at];
-      const float value = static_cast<float>(code - zero) * w.scales[at];
-      to[i / w.width * w.pitch + i % w.width] = w.minima == nullptr ? value : value + w.minima[at];
+      const int zero = w.zeros == nullptr ? w.zero : w.zeros[at];
+      const float value = static_cast<float>(code - zero) * real(w.scales, at);
+      to[i / w.width * w.pitch + i % w.width] =
+          w.minima.values == nullptr ? value : value + real(w.minima, at);
     }
   }
 }

@@ -88,7 +88,8 @@ void sum_piece(const int8_t* x, size_t pitch, const int8_t* w, size_t units, boo
 template <int kBits>
 class Rows {
  public:
-  Rows(const BlockGemm& g, size_t group, size_t panel) : g_(g), group_(group), panel_(panel) {
+  Rows(const BlockGemm& g, size_t group, size_t panel)
+      : g_(g), group_(group), panel_(panel), is_shifted_(g.zeros != nullptr || g.zero != 1 << (kBits - 1)) {
     INTACT_UNROLL("GCC unroll 16")
     for (size_t r = 0; r < kGroup; ++r) y_[r] = _mm512_setzero_ps();
   }
@@ -104,7 +105,7 @@ class Rows {
       sum_piece(x, pitch, weights, units, is_last, sums);
       x += units * kBlockUnit;
       weights += units * 128;
-      if (g_.zeros != nullptr || g_.x_zeros != nullptr) shift(p, x_block, w_block, sums);
+      if (is_shifted_ || g_.x_zeros != nullptr) shift(p, x_block, w_block, sums);
       finish(p, x_block, w_block, sums);
       if (--x_left == 0) {
         ++x_block;
@@ -126,9 +127,11 @@ class Rows {
   void shift(size_t p, size_t x_block, size_t w_block, int32_t* sums) const {
     const __m512i middle = _mm512_set1_epi32(1 << (kBits - 1));
     const int32_t* const negatives = g_.negatives + of_group(g_.pieces, p);
-    if (g_.zeros != nullptr) {
+    if (is_shifted_) {
       const auto* const from = reinterpret_cast<const __m128i*>(g_.zeros + of_panel(g_.w_blocks, w_block));
-      const __m512i zeros = _mm512_sub_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128(from)), middle);
+      const __m512i points =
+          g_.zeros != nullptr ? _mm512_cvtepu8_epi32(_mm_loadu_si128(from)) : _mm512_set1_epi32(g_.zero);
+      const __m512i zeros = _mm512_sub_epi32(points, middle);
       for (size_t r = 0; r < kGroup; ++r)
         add(sums, r, _mm512_mullo_epi32(zeros, _mm512_set1_epi32(negatives[r])));
     }
@@ -146,7 +149,7 @@ class Rows {
   }
 
   INTACT_INLINE void finish(size_t p, size_t x_block, size_t w_block, const int32_t* sums) {
-    const __m512 scales = _mm512_loadu_ps(g_.scales + of_panel(g_.w_blocks, w_block));
+    const __m512 scales = block_gemm::load_reals<Avx512>(g_.scales, of_panel(g_.w_blocks, w_block)).v;
     const float* const x_scales = g_.x_scales + of_group(g_.x_blocks, x_block);
     INTACT_UNROLL("GCC unroll 16")
     for (size_t r = 0; r < kGroup; ++r) {
@@ -154,8 +157,8 @@ class Rows {
       const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(x_scales[r]), scales);
       y_[r] = _mm512_add_ps(y_[r], _mm512_mul_ps(real, scale));
     }
-    if (g_.minima == nullptr) return;
-    const __m512 minima = _mm512_loadu_ps(g_.minima + of_panel(g_.w_blocks, w_block));
+    if (g_.minima.values == nullptr) return;
+    const __m512 minima = block_gemm::load_reals<Avx512>(g_.minima, of_panel(g_.w_blocks, w_block)).v;
     const int32_t* const negatives = g_.negatives + of_group(g_.pieces, p);
     INTACT_UNROLL("GCC unroll 16")
     for (size_t r = 0; r < kGroup; ++r) {
@@ -180,6 +183,7 @@ class Rows {
 
   const BlockGemm& g_;
   const size_t group_, panel_;
+  const bool is_shifted_;  // zero points are not half of the range
   __m512 y_[kGroup];
 };
 

@@ -41,16 +41,17 @@ struct Vnni512 {
   }
 };
 
-// A table holds what codes less half of their range are: a permutation reads the lowest 4 bits of each output
-// alone. That is 31 instructions for a unit where the general form has 47.
+// A table holds what codes less their zero are: a permutation reads the lowest 4 bits of each output alone.
+// That is 31 instructions for a unit where the general form has 47.
 void widen4(const BlockFloats& w) {
-  if (w.zeros != nullptr || w.minima != nullptr || w.width < kBlockPanel) {
+  if (w.zeros != nullptr || w.minima.values != nullptr || w.width < kBlockPanel) {
     return block_gemm::widen<Avx512, 4>(w);
   }
-  const __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+  const __m512 codes_of_table = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512 table = _mm512_sub_ps(codes_of_table, _mm512_set1_ps(static_cast<float>(w.zero)));
   float* to = w.to;
   for (size_t unit = w.from; unit < w.from + w.units; ++unit) {
-    const __m512 scale = _mm512_loadu_ps(w.scales + unit / w.piece * kBlockPanel);
+    const __m512 scale = block_gemm::load_reals<Avx512>(w.scales, unit / w.piece * kBlockPanel).v;
     const __m512i codes = _mm512_loadu_si512(w.codes + unit * 64);
     const auto store = [&](__m512i code) INTACT_INLINE_BODY {
       _mm512_storeu_ps(to, _mm512_mul_ps(_mm512_permutexvar_ps(code, table), scale));
