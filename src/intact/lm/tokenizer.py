@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from intact.errors import FileFormatError, MissingExtraError, UnsupportedError
+from intact.lm.sentencepiece_vocabulary import sentencepiece_tokenizer
 from intact.reading import read_bytes
 
 _LLAMA3 = (
@@ -65,12 +66,28 @@ def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
         FileFormatError: A part is missing.
         MissingExtraError: tokenizers is not installed.
     """
-    tokenizers = _package()
+    tokenizers, kind = _package(), metadata.get("tokenizer.ggml.model")
+    if kind == "llama":
+        tokenizer = sentencepiece_tokenizer(tokenizers, metadata, where)
+    else:
+        tokenizer = _byte_level(tokenizers, metadata, where)
+    words = metadata["tokenizer.ggml.tokens"]
+    kinds = metadata.get("tokenizer.ggml.token_type") or ()
+    special = [word for word, number in zip(words, kinds, strict=False) if number == _CONTROL]
+    tokenizer.add_special_tokens(special)
+    begins = metadata.get("tokenizer.ggml.add_bos_token", kind == "llama")
+    bos = metadata.get("tokenizer.ggml.bos_token_id") if begins else None
+    ends = {metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")}
+    return Tokenizer(tokenizer.to_str(), bos, sorted(end for end in ends if isinstance(end, int)))
+
+
+def _byte_level(tokenizers: Any, metadata: Mapping[str, Any], where: str) -> Any:
+    """Make the tokenizer of byte-pair vocabularies of GPT-2's kind."""
     kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "default")
     if kind != "gpt2" or split not in (*_SPLITS, *_DIGITS, *_PLAIN):
         raise UnsupportedError(
-            where, f"a tokenizer of kind {kind!r} ({split!r})", "byte-pair encoding of GPT-2's kind",
-            "give the model's tokenizer.json",
+            where, f"a tokenizer of kind {kind!r} ({split!r})",
+            "byte-pair encoding of GPT-2's kind, or SentencePiece's", "give the model's tokenizer.json",
         )  # fmt: skip
     words, merges = metadata.get("tokenizer.ggml.tokens"), metadata.get("tokenizer.ggml.merges")
     if not words or merges is None:
@@ -93,13 +110,7 @@ def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
         raise FileFormatError(where, got, "merges of its tokens", "download it again") from error
     tokenizer.pre_tokenizer = pieces.Sequence(steps)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    kinds = metadata.get("tokenizer.ggml.token_type") or ()
-    special = [word for word, number in zip(words, kinds, strict=False) if number == _CONTROL]
-    tokenizer.add_special_tokens(special)
-    begins = metadata.get("tokenizer.ggml.add_bos_token", False)
-    bos = metadata.get("tokenizer.ggml.bos_token_id") if begins else None
-    ends = {metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")}
-    return Tokenizer(tokenizer.to_str(), bos, sorted(end for end in ends if isinstance(end, int)))
+    return tokenizer
 
 
 def tokenizer_of_file(path: Path, config: Mapping[str, Any]) -> Tokenizer:
