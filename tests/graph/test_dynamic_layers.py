@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from tests.onnx_models import onnx_graph, onnx_model
 
 from intact.graph import Session, float_dynamic, load, prune, strip_dynamic, strip_qdq, to_bytes
+from intact.numerics import BlockWeights, dequantize_blocks, join_stream
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>\n'
 RNG = np.random.default_rng(7)
@@ -161,6 +162,35 @@ def test_the_weights_of_a_few_bits() -> None:
     proto = model(body.replace(", wz", ""), "float[3, 24] x", w=packed, ws=scale)
     before, after = outputs_before_and_after(proto, {"x": x}, ["MatMul"])
     np.testing.assert_allclose(after, before, rtol=0, atol=1e-4)
+
+
+def test_block_weights_of_our_operators() -> None:
+    rng = np.random.default_rng(3)
+    fields = rng.integers(0, 32, (6, 24), np.uint8)
+    parts = {
+        "w": join_stream(fields, 5, 1), "s": rng.normal(size=(6, 3)).astype(np.float32),
+        "m": rng.normal(size=(6, 3)).astype(np.float32), "b": rng.normal(size=6).astype(np.float32),
+    }  # fmt: skip
+    weights = BlockWeights(fields, "uint5", parts["s"], 8, np.full((6, 3), 16, np.uint8), parts["m"])
+    zeros = np.full((6, 3), 16, np.uint8)
+    head = HEAD.replace("]", ', "intact" : 1]')
+    numbers = "K = 24, bits = 5, block = 8"
+    product = f"(float[2, 24] x) => (float y) {{ y = intact.BlockLinear<{numbers}, x_block = 8>(x, w, s, z, m, b) }}"
+    rows = f"(int64[2] x) => (float y) {{ y = intact.BlockGather<{numbers}>(x, w, s, , m) }}"
+    x, index = rng.normal(size=(2, 24)).astype(np.float32), np.array([5, -6])
+    floats = dequantize_blocks(weights)
+    for text, feed, ops, want in (
+        (product, x, ["MatMul", "Add"], x @ floats.T + parts["b"]), (rows, index, ["Gather"], floats[index]),
+    ):  # fmt: skip
+        proto = parser.parse_model(f"{head}g {text}")
+        proto.graph.output[0].type.tensor_type.ClearField("shape")
+        used = {n: a for n, a in {**parts, "z": zeros}.items() if n in proto.graph.node[0].input}
+        proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in used.items())
+        loaded = load(proto)
+        assert all(note.changed for note in strip_dynamic(loaded))
+        assert [node.op_type for node in loaded.graph] == ops
+        got = Session(to_bytes(loaded)).run({"x": feed})["y"]
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
 def test_attention_gets_floats() -> None:

@@ -16,7 +16,7 @@ from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import is_op, only_reader
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
-from intact.graph.qdq.block_weights import read_block_weight
+from intact.graph.qdq.block_weights import is_block_operator, read_block_weight
 from intact.graph.qdq.packed_weights import unpack_weight
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 from intact.numerics import dequantize_blocks
@@ -33,8 +33,8 @@ def is_dynamic(node: ir.Node) -> bool:
 
 
 def has_stored_codes(node: ir.Node) -> bool:
-    """Return whether a com.microsoft operator reads a quantized weight, without dynamic quantization."""
-    return node.domain == MICROSOFT and node.op_type in _OF_CODES
+    """Return whether one operator reads a quantized weight, and no codes of data."""
+    return is_block_operator(node) or (node.domain == MICROSOFT and node.op_type in _OF_CODES)
 
 
 _OF_CODES = ("GatherBlockQuantized", "MatMulBnb4", "MatMulFpQ4", "MatMulNBits", "QMoE")
@@ -50,7 +50,7 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     Before: ``q, s, z = DynamicQuantizeLinear(x)``, ``y = Mul(Cast(MatMulInteger(q, w, z, v)), Mul(s, t))``.
     After:  ``y = MatMul(x, (w - v) * t)``; so ConvInteger, and the operators of ONNX Runtime that say as
     much in one node: DynamicQuantizeMatMul, MatMulIntegerToFloat, DynamicQuantizeLSTM, QAttention,
-    QEmbedLayerNormalization, MatMulNBits; and INTact's BlockLinear. Both operands may be dynamic. What moved
+    QEmbedLayerNormalization, MatMulNBits; and INTact's own. Both operands may be dynamic. What moved
     codes moves floats.
 
     The difference is the rounding of x: at most half of the scale that a batch gives it, for each product.
@@ -376,16 +376,20 @@ def _few_bits(floats: _Floats, node: ir.Node) -> str:
     return "MatMul"
 
 
-def _block_linear(floats: _Floats, node: ir.Node) -> str:
-    """Return the weight of a BlockLinear as floats."""
+def _block_weights(floats: _Floats, node: ir.Node) -> str:
+    """Return the weights of a BlockLinear or BlockGather as floats."""
     try:
         weights = read_block_weight(node, floats.constants)
     except FileFormatError as error:
         raise _Obstacle(f"{error.where} is {error.got}") from error
     name = _name_before_quantization((node.inputs[1].name if node.inputs[1] is not None else "") or "weight")
-    weight = floats.scene.inserter(node).constant(name, np.ascontiguousarray(dequantize_blocks(weights).T))
-    floats.replace_layer(node, "MatMul", [node.inputs[0], weight], input_of(node, 5))
-    return "MatMul"
+    is_table, array = node.op_type == "BlockGather", dequantize_blocks(weights)
+    weight = floats.scene.inserter(node).constant(name, array if is_table else np.ascontiguousarray(array.T))
+    op_type, inputs = (
+        ("Gather", [weight, node.inputs[0]]) if is_table else ("MatMul", [node.inputs[0], weight])
+    )
+    floats.replace_layer(node, op_type, inputs, input_of(node, 5))
+    return op_type
 
 
 Rule = Callable[[_Floats, ir.Node], str]
@@ -401,7 +405,8 @@ _RULES: dict[tuple[str, str], Rule] = {
     (MICROSOFT, "QAttention"): _attention,
     (MICROSOFT, "QEmbedLayerNormalization"): _embedding,
     (MICROSOFT, "MatMulNBits"): _few_bits,
-    (ops.BlockLinear.domain, "BlockLinear"): _block_linear,
+    (ops.BlockLinear.domain, "BlockGather"): _block_weights,
+    (ops.BlockLinear.domain, "BlockLinear"): _block_weights,
 }
 """(domain, operator) -> what makes floats of it, and says what it became."""
 
