@@ -175,14 +175,15 @@ def test_block_weights_of_our_operators() -> None:
     zeros = np.full((6, 3), 16, np.uint8)
     head = HEAD.replace("]", ', "intact" : 1]')
     numbers = "K = 24, bits = 5, block = 8"
-    product = f"(float[2, 24] x) => (float y) {{ y = intact.BlockLinear<{numbers}, x_block = 8>(x, w, s, z, m, b) }}"
-    rows = f"(int64[2] x) => (float y) {{ y = intact.BlockGather<{numbers}>(x, w, s, , m) }}"
+    product = f"y = intact.BlockLinear<{numbers}, x_block = 8>(x, w, s, z, m, b)"
+    rows = f"y = intact.BlockGather<{numbers}>(x, w, s, , m)"
     x, index = rng.normal(size=(2, 24)).astype(np.float32), np.array([5, -6])
     floats = dequantize_blocks(weights)
-    for text, feed, ops, want in (
-        (product, x, ["MatMul", "Add"], x @ floats.T + parts["b"]), (rows, index, ["Gather"], floats[index]),
+    for port, body, feed, ops, want in (
+        ("float[2, 24] x", product, x, ["MatMul", "Add"], x @ floats.T + parts["b"]),
+        ("int64[2] x", rows, index, ["Gather"], floats[index]),
     ):  # fmt: skip
-        proto = parser.parse_model(f"{head}g {text}")
+        proto = parser.parse_model(f"{head}g ({port}) => (float y) {{ {body} }}")
         proto.graph.output[0].type.tensor_type.ClearField("shape")
         used = {n: a for n, a in {**parts, "z": zeros}.items() if n in proto.graph.node[0].input}
         proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in used.items())

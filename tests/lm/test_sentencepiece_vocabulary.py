@@ -1,7 +1,7 @@
 """SentencePiece vocabularies of GGUF files give the tokens of SentencePiece's own algorithm.
 
-`sentencepiece_tokens` is that algorithm in a few lines. The package sentencepiece gave the same tokens, too (BPE
-models of 1,000 and 4,000 pieces, 1,510 texts of WikiText-2), except behind pieces that users define.
+`sentencepiece_tokens` is that algorithm in a few lines. The package sentencepiece gave the same tokens, too
+(BPE models of 1,000 and 4,000 pieces, 1,510 texts of WikiText-2), except behind pieces that users define.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ _LONGEST = 1024
 def sentencepiece_tokenizer(tokenizers: Any, metadata: Mapping[str, Any], where: str) -> Any:
     """Make a byte-pair tokenizer with byte fallback of a vocabulary whose pieces have scores.
 
-    SentencePiece joins the two neighbours whose piece has the highest score. So merges are all pairs that make
-    a piece, in the order of its score. Behind special tokens a text begins anew, with a space, as in llama.cpp.
+    SentencePiece joins the two neighbours whose piece has the highest score. So merges are all pairs that
+    make a piece, in the order of its score. Behind special tokens a text begins anew, with a space, as in
+    llama.cpp.
 
     Args:
         tokenizers: The package.

@@ -385,10 +385,8 @@ def _block_weights(floats: _Floats, node: ir.Node) -> str:
     name = _name_before_quantization((node.inputs[1].name if node.inputs[1] is not None else "") or "weight")
     is_table, array = node.op_type == "BlockGather", dequantize_blocks(weights)
     weight = floats.scene.inserter(node).constant(name, array if is_table else np.ascontiguousarray(array.T))
-    op_type, inputs = (
-        ("Gather", [weight, node.inputs[0]]) if is_table else ("MatMul", [node.inputs[0], weight])
-    )
-    floats.replace_layer(node, op_type, inputs, input_of(node, 5))
+    x, op_type = node.inputs[0], "Gather" if is_table else "MatMul"
+    floats.replace_layer(node, op_type, [weight, x] if is_table else [x, weight], input_of(node, 5))
     return op_type
 
 
