@@ -8,10 +8,9 @@ from tests.lm.small_decoders import TOKENS, random_blocks, write_quantized_gguf
 
 from intact import lm
 from intact.engine.steps.base.block_constants import block_weights
-from intact.formats import floats_of, open_weights
+from intact.formats import floats_of, open_weights, take_rows
 from intact.formats.ggml_blocks import CODECS
 from intact.numerics import dequantize_blocks
-from intact.ptq.blocks import take_rows
 
 BITS = {
     "Q4_0": 4, "Q4_1": 4, "Q5_0": 5, "Q5_1": 5, "Q8_0": 8, "Q2_K": 2, "Q3_K": 3, "Q4_K": 4, "Q5_K": 5,

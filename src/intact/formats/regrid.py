@@ -226,3 +226,16 @@ def sort_by_group(weights: BlockWeights) -> tuple[BlockWeights, NDArray[np.int64
     if not np.array_equal(plain.block_of(), weights.groups[order]):
         return weights, None
     return plain, order
+
+
+def take_rows(weights: BlockWeights, rows: slice | NDArray[np.int64]) -> BlockWeights:
+    """Return some of the outputs of weights [N, K]."""
+
+    def part(array: NDArray | None) -> NDArray | None:
+        return array if array is None or not array.ndim else array[rows]
+
+    return replace(
+        weights, codes=weights.codes[rows], scales=weights.scales[rows],
+        zero_points=part(weights.zero_points), minima=part(weights.minima),
+        super_scales=part(weights.super_scales), super_minima=part(weights.super_minima),
+    )  # fmt: skip

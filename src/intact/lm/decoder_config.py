@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, IntactError, UnsupportedError
+from intact.formats import INTERLEAVED
 
 FAMILIES = (
     "llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "granite", "gemma", "gemma2", "gemma3",
@@ -223,7 +224,7 @@ def config_from_gguf(
         epsilon=float(short.get("attention.layer_norm_rms_epsilon") or 1e-6),
         rope_base=float(short.get("rope.freq_base") or 10000.0), rope_scaling=scaling,
         rotary_pairs=int(short.get("rope.dimension_count") or head_size) // 2,
-        interleaved=family in ("llama", "mistral", "smollm3", "granite"),
+        interleaved=family in INTERLEAVED,
         unrotated=frozenset(range(3, layers, 4)) if family == "smollm3" else frozenset(),
         tied="output.weight" not in names, window=window,
         windowed=_gguf_windows(str(family), layers) if window else frozenset(),

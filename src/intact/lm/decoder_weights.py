@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
-from intact.formats import GgufFile, WeightFiles, floats_of, open_weights
+from intact.formats import GgufFile, WeightFiles, floats_of, open_weights, take_rows
 from intact.lm.decoder_config import DecoderConfig, config_from_gguf, config_from_json, wrong_values
 from intact.numerics import BlockWeights
-from intact.ptq.blocks import take_rows
 
 _HUGGING_FACE = {
     "embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head",

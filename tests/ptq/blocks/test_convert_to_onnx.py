@@ -16,7 +16,16 @@ from tests.onnx_models import onnx_model
 import intact
 from intact import graph
 from intact.errors import QuantValueError, UnsupportedError
-from intact.formats import compare_weights, convert, open_weights
+from intact.formats import (
+    GGML_TYPES,
+    GgufField,
+    GgufTensor,
+    compare_weights,
+    convert,
+    open_weights,
+    take_rows,
+    write_gguf,
+)
 from intact.graph import Session
 from intact.numerics import BlockWeights, dequantize_blocks
 from intact.ptq.blocks import convert_to_onnx
@@ -98,6 +107,35 @@ def test_dynamic_activations_and_gguf(tmp_path: Path, rng: np.random.Generator) 
         if node.op_type == "MatMulNBits"
     ]
     assert levels == [4, 4]
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+def test_rows_of_queries_and_keys_get_the_order_of_the_model(
+    tmp_path: Path, rng: np.random.Generator, family: str
+) -> None:
+    """llama.cpp's converter puts the pairs of a rotation side by side; keys may have fewer heads."""
+    queries, keys = int4(rng), int4(rng, n=32, k=64)
+
+    def stored(weights: BlockWeights, heads: int) -> BlockWeights:
+        rows = np.arange(weights.shape[0]).reshape(heads, 2, -1).swapaxes(1, 2).reshape(-1)
+        return take_rows(weights, rows) if family == "llama" else weights
+
+    layers = {"blk.0.attn_q.weight": stored(queries, 4), "blk.0.attn_k.weight": stored(keys, 2)}
+    metadata = {
+        "general.architecture": GgufField.of("string", family),
+        f"{family}.attention.head_count": GgufField.of("uint32", 4),
+        f"{family}.attention.head_count_kv": GgufField.of("uint32", 2),
+    }
+    kinds = {name: GgufTensor(GGML_TYPES["Q4_0"], weights.shape) for name, weights in layers.items()}
+    write_gguf(tmp_path / "in.gguf", metadata, kinds, layers.__getitem__)
+    model = model_of(floats(queries), floats(keys), np.ones(128, np.float32))
+    names = {"blk.0.attn_q.weight": "layers.0.up", "blk.0.attn_k.weight": "layers.0.down"}
+    result = convert_to_onnx(tmp_path / "in.gguf", model, names=names, operator="MatMulNBits")
+    x = rng.normal(size=(3, 128)).astype(np.float32)
+    before, after = (Session(each).run({"x": x})["y"] for each in (
+        model.SerializeToString(), graph.to_bytes(result.model)
+    ))  # fmt: skip
+    np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-4)
 
 
 def test_what_it_refuses(tmp_path: Path, rng: np.random.Generator) -> None:

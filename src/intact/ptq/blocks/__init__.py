@@ -26,7 +26,7 @@ from intact.ptq.blocks.quantize_weights import (
     summarize,
 )
 from intact.ptq.blocks.refine_codes import refine
-from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group, take_rows
+from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
 from intact.ptq.blocks.write_layers import QDQ_OPSET, insert_dequantize, insert_nbits
 
 __all__ = [
@@ -34,5 +34,5 @@ __all__ = [
     "BlockSettings", "ConvertedModel", "FormatErrors", "GroupStore", "InputMoments", "LayerCodes",
     "candidate_formats", "choose_formats", "convert_to_onnx", "damp", "measure_formats",
     "insert_dequantize", "insert_nbits", "quantize_weights", "refine", "round_group", "round_to_nearest",
-    "round_with_hessian", "search_channel_scales", "settings_of", "summarize", "take_rows", "wants_blocks",
+    "round_with_hessian", "search_channel_scales", "settings_of", "summarize", "wants_blocks",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from intact import graph
 from intact.errors import QuantValueError, UnsupportedError
-from intact.formats import WeightFiles, holders, nbits_inputs, open_weights
+from intact.formats import GgufWeights, WeightFiles, holders, nbits_inputs, open_weights, with_halves
 from intact.graph import Model, pipelines
 from intact.numerics import BlockWeights, block_scales, dequantize_blocks
 from intact.patterns import nearest
@@ -80,6 +80,8 @@ def convert_to_onnx(
     by_name = _names_of_layers(layers)
     for name in file.names:
         tensor = file.read(name)
+        if isinstance(file, GgufWeights):  # exporters of ONNX files begin with those of Hugging Face
+            tensor = with_halves(file.file, name, tensor)
         wanted = (names or {}).get(name, name)
         if not isinstance(tensor, BlockWeights):
             _load_numbers(result, name, wanted, tensor)
@@ -155,8 +157,7 @@ def _check_floats(name: str, tensor: BlockWeights, layer: LinearLayer) -> None:
     if not error < _WORST:
         raise QuantValueError(
             f"tensor '{name}'", f"weights with {error:.2g} times the square of '{layer.name}' as their error",
-            "the same weights, rounded", "export the model that was quantized: others do not fit, and GGUF"
-            " files of Llama have the rows of queries and keys in another order",
+            "the same weights, rounded", "export the model that was quantized: others do not fit",
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
+from intact.formats import take_rows
 from intact.graph import Model, pipelines
 from intact.progress import Progress
 from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_channel_scales
@@ -27,7 +28,7 @@ from intact.ptq.blocks.mixed_bits import (
     measure_formats,
     stored_bits,
 )
-from intact.ptq.blocks.round_group import RECIPES, InputMoments, take_rows
+from intact.ptq.blocks.round_group import RECIPES, InputMoments
 from intact.ptq.blocks.write_layers import (
     QDQ_OPSET,
     write_dequantize,

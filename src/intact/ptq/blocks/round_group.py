@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.formats import take_rows
 from intact.numerics import BlockWeights, dequantize_blocks
 from intact.ptq.blocks.block_format import BlockFormat, Reals
 from intact.ptq.blocks.channel_scales import STRENGTH, search_channel_scales, smooth_channel_scales
@@ -179,16 +180,3 @@ def _errors(
 def _squares(rows: Reals, h: Reals | None) -> NDArray[np.float64]:
     """Return r H r of each row, float64 [N]; r r for None."""
     return np.asarray(np.einsum("nk,nk->n", rows if h is None else rows @ h, rows, dtype=np.float64))
-
-
-def take_rows(weights: BlockWeights, rows: slice) -> BlockWeights:
-    """Return some of the outputs of weights [N, K]."""
-
-    def part(array: NDArray | None) -> NDArray | None:
-        return array if array is None or not array.ndim else array[rows]
-
-    return replace(
-        weights, codes=weights.codes[rows], scales=weights.scales[rows],
-        zero_points=part(weights.zero_points), minima=part(weights.minima),
-        super_scales=part(weights.super_scales), super_minima=part(weights.super_minima),
-    )  # fmt: skip

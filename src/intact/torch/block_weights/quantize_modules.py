@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from intact.errors import CalibrationError, QuantValueError
+from intact.formats import take_rows
 from intact.progress import Progress
 from intact.ptq.blocks import (
     RECIPES,
@@ -28,7 +29,6 @@ from intact.ptq.blocks import (
     measure_formats,
     settings_of,
     summarize,
-    take_rows,
 )
 from intact.torch.block_weights.layers import BlockWeightLinear, finite_rows
 from intact.torch.block_weights.linear_modules import (
