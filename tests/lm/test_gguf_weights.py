@@ -65,6 +65,14 @@ def test_the_engine_equals_the_reference(file):
     assert 0 < np.linalg.norm(got - floats) < 0.1 * np.linalg.norm(floats)
 
 
+@pytest.mark.parametrize("kind", ["Q4_1", "Q5_0", "Q6_K"])
+def test_a_saved_model_has_the_same_codes(kind, tmp_path):
+    loaded = lm.load(write_quantized_gguf(tmp_path / "small.gguf", kind), threads=1)
+    lm.save(loaded, tmp_path / "saved")
+    again = lm.load(tmp_path / "saved", threads=1)
+    assert again.logits(TOKENS).tobytes() == loaded.logits(TOKENS).tobytes()
+
+
 def test_a_tied_head_shares_the_codes_of_the_embedding(tmp_path):
     plan = lm.load(write_quantized_gguf(tmp_path / "tied.gguf", "Q5_K"), threads=1).engine.plan
     steps = {step.name: step for step in plan.steps}

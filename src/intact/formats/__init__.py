@@ -19,7 +19,7 @@ from intact.formats.weight_files import GgufWeights, WeightFiles, floats_of, ope
 
 __all__ = [
     "FORMATS", "GGML_TYPES", "INTERLEAVED", "Conversion", "GgmlType", "GgufField", "GgufFile", "GgufTensor",
-    "GgufWeights", "SafetensorsFile", "StoredTensor", "WeightDifference", "WeightFiles", "compare_weights", "convert",
-    "dequantize_inputs", "floats_of", "holders", "integer_codes", "nbits_inputs", "open_weights",
+    "GgufWeights", "SafetensorsFile", "StoredTensor", "WeightDifference", "WeightFiles", "compare_weights",
+    "convert", "dequantize_inputs", "floats_of", "holders", "integer_codes", "nbits_inputs", "open_weights",
     "sort_by_group", "take_rows", "with_halves", "write_gguf", "write_safetensors",
 ]  # fmt: skip

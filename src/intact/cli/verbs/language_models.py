@@ -49,7 +49,10 @@ def quantize(
         Path, typer.Option("-o", "--out", help="The folder to write.", callback=check_output_path)
     ],
     weights: Weights = "int4",
-    head: Annotated[str, typer.Option(help="The same for the layer that makes logits.")] = "int8",
+    head: Annotated[
+        str | None,
+        typer.Option(help="The same for the layer that makes logits: int8, or keep where weights are kept."),
+    ] = None,
     block: Block = 32,
     positions: Positions = None,
     tokenizer: TokenizerFile = None,
@@ -73,7 +76,7 @@ def quantize(
         model,
         weights=weights,
         block=block,
-        bits_of={"head": head},
+        bits_of={"head": head or ("keep" if weights == "keep" else "int8")},
         positions=positions,
         tokenizer=tokenizer,
         text=None if text is None else _read(text),
