@@ -17,8 +17,9 @@ from intact.engine.lower import lower
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.engine.steps import BlockLinear
+from intact.errors import IntactError
 from intact.graph import Session
-from intact.numerics import join_stream
+from intact.numerics import BlockWeights, dequantize_blocks, join_stream, split_stream
 
 K, N = 72, 24
 
@@ -298,3 +299,60 @@ def test_a_sum_with_other_readers_stays() -> None:
     nodes = [*product_nodes(), helper.make_node("Add", ["scaled", "f"], ["y"], name="sum")]
     plan = lower(model_of(nodes, constants))
     assert "block_linear" not in [step.kind for step in plan.steps]
+
+
+def own_model(x_block: int, bias: bool = False, **changes: Any) -> onnx.ModelProto:
+    """A BlockLinear with codes of 5 bits, zero points and minima, in blocks of 24."""
+    rng, form = np.random.default_rng(5), {"K": K, "bits": 5, "block": 24, "x_block": x_block}
+    form |= {key: changes.pop(key) for key in list(changes) if key in form}
+    constants = {
+        "w": join_stream(rng.integers(0, 32, (N, K), np.uint8), 5, 1),
+        "s": rng.normal(0, 0.05, (N, 3)).astype(np.float16), "z": rng.integers(0, 32, (N, 3), np.uint8),
+        "m": rng.normal(0, 1, (N, 3)).astype(np.float32), "b": rng.normal(0, 1, N).astype(np.float32), **changes,
+    }  # fmt: skip
+    y = "p" if bias else "y"
+    nodes = [
+        helper.make_node(
+            "BlockLinear", ["x", "w", "s", "z", "m"], [y], name="product", domain="intact", **form
+        )
+    ]
+    if bias:
+        nodes.append(helper.make_node("Add", ["p", "b"], ["y"], name="bias"))
+    return onnx_model(
+        nodes, {"x": ["rows", K]}, {"y": ["rows", N]}, constants, opset=21, domains={"intact": 1}
+    )
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("x_block", [0, 8, 24, 72])
+def test_block_linear_with_minima(x_block: int, bias: bool) -> None:
+    model = own_model(x_block, bias)
+    plan = lower(model)
+    kinds = [step.kind for step in plan.steps]
+    assert kinds == (
+        ["dynamic_quantize", "block_linear"] if x_block else ["block_float_linear"] + ["binary"] * bias
+    )
+    x = np.random.default_rng(7).normal(0, 2, (5, K)).astype(np.float32)
+    got, want = Engine(plan).run({"x": x})["y"], evaluate(plan, {"x": x})["y"]
+    np.testing.assert_array_equal(got, want)
+    constants = {value.name: onnx.numpy_helper.to_array(value) for value in model.graph.initializer}
+    codes = split_stream(constants["w"], 5, K)
+    weights = BlockWeights(codes, "uint5", constants["s"], 24, constants["z"], constants["m"])
+    expected = x.astype(np.float64) @ dequantize_blocks(weights).T.astype(np.float64)
+    expected += constants["b"] if bias else 0
+    tolerance = 2e-2 if x_block else 1e-6
+    np.testing.assert_allclose(want, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bits": 9}, {"bits": 0}, {"K": 80}, {"K": -1}, {"block": 0}, {"block": 12}, {"block": 36, "x_block": 24},
+        {"s": np.ones((N, 2), np.float32)}, {"z": np.ones(N, np.uint8)}, {"m": np.ones((N, 3), np.int32)},
+        {"w": np.ones((N, 45), np.int8)}, {"s": np.ones((N, 3), np.int8)}, {"x_block": -1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_block_linear_that_does_not_fit_is_an_error(change: dict[str, Any]) -> None:
+    with pytest.raises(IntactError, match="product"):
+        lower(own_model(change.pop("x_block", 8), **change))

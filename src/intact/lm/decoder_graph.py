@@ -71,10 +71,11 @@ def _nbits_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dic
 
 def _block_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
     """Return constants and attributes of BlockLinear and BlockGather; codes are stored without a sign."""
-    middle = 2 ** (weight.bits - 1)
-    shift = middle if weight.codes.dtype == np.int8 else 0
-    zero = np.zeros(weight.scales.shape, np.int16) if weight.zero_points is None else weight.zero_points
-    codes, points = ((part.astype(np.int16) + shift).astype(np.uint8) for part in (weight.codes, zero))
+    middle, codes = 2 ** (weight.bits - 1), weight.codes
+    points = np.zeros(weight.scales.shape, np.int16) if weight.zero_points is None else weight.zero_points
+    if codes.dtype == np.int8:
+        codes, points = codes.view(np.uint8) + np.uint8(middle), points.astype(np.int16) + middle
+    points = points.astype(np.uint8)
     arrays: dict[str, NDArray[Any] | None] = {
         "codes": join_stream(codes, weight.bits, 1), "scales": block_scales(weight),
         "zero_points": None if (points == middle).all() else points, "minima": block_minima(weight),
