@@ -308,14 +308,11 @@ def own_model(x_block: int, bias: bool = False, **changes: Any) -> onnx.ModelPro
     constants = {
         "w": join_stream(rng.integers(0, 32, (N, K), np.uint8), 5, 1),
         "s": rng.normal(0, 0.05, (N, 3)).astype(np.float16), "z": rng.integers(0, 32, (N, 3), np.uint8),
-        "m": rng.normal(0, 1, (N, 3)).astype(np.float32), "b": rng.normal(0, 1, N).astype(np.float32), **changes,
+        "m": rng.normal(0, 1, (N, 3)).astype(np.float32), "b": rng.normal(0, 1, N).astype(np.float32),
+        **changes,
     }  # fmt: skip
-    y = "p" if bias else "y"
-    nodes = [
-        helper.make_node(
-            "BlockLinear", ["x", "w", "s", "z", "m"], [y], name="product", domain="intact", **form
-        )
-    ]
+    y, inputs = "p" if bias else "y", ["x", "w", "s", "z", "m"]
+    nodes = [helper.make_node("BlockLinear", inputs, [y], name="product", domain="intact", **form)]
     if bias:
         nodes.append(helper.make_node("Add", ["p", "b"], ["y"], name="bias"))
     return onnx_model(
@@ -328,10 +325,8 @@ def own_model(x_block: int, bias: bool = False, **changes: Any) -> onnx.ModelPro
 def test_block_linear_with_minima(x_block: int, bias: bool) -> None:
     model = own_model(x_block, bias)
     plan = lower(model)
-    kinds = [step.kind for step in plan.steps]
-    assert kinds == (
-        ["dynamic_quantize", "block_linear"] if x_block else ["block_float_linear"] + ["binary"] * bias
-    )
+    in_codes, in_floats = ["dynamic_quantize", "block_linear"], ["block_float_linear", *["binary"] * bias]
+    assert [step.kind for step in plan.steps] == (in_codes if x_block else in_floats)
     x = np.random.default_rng(7).normal(0, 2, (5, K)).astype(np.float32)
     got, want = Engine(plan).run({"x": x})["y"], evaluate(plan, {"x": x})["y"]
     np.testing.assert_array_equal(got, want)
@@ -347,7 +342,8 @@ def test_block_linear_with_minima(x_block: int, bias: bool) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"bits": 9}, {"bits": 0}, {"K": 80}, {"K": -1}, {"block": 0}, {"block": 12}, {"block": 36, "x_block": 24},
+        {"bits": 9}, {"bits": 0}, {"K": 80}, {"K": -1}, {"block": 0}, {"block": 12},
+        {"block": 36, "x_block": 24},
         {"s": np.ones((N, 2), np.float32)}, {"z": np.ones(N, np.uint8)}, {"m": np.ones((N, 3), np.int32)},
         {"w": np.ones((N, 45), np.int8)}, {"s": np.ones((N, 3), np.int8)}, {"x_block": -1},
     ],
