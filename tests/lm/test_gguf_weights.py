@@ -50,11 +50,11 @@ def test_a_plan_has_the_codes_of_the_file(file):
 
 def test_float_activations_have_the_bits_of_float_weights(file):
     _, path = file
-    kept = lm.load(path, activations="float", threads=1)
-    assert {"block_float_linear", "block_gather"} <= {step.kind for step in kept.engine.plan.steps}
+    loaded = lm.load(path, activations="float", threads=1)
+    assert {"block_float_linear", "block_gather"} <= {step.kind for step in loaded.engine.plan.steps}
     floats = lm.load(path, weights="float32", threads=1).logits(TOKENS)
     assert np.abs(floats).max() < 1e4
-    assert kept.logits(TOKENS).tobytes() == floats.tobytes()
+    assert loaded.logits(TOKENS).tobytes() == floats.tobytes()
 
 
 def test_the_engine_equals_the_reference(file):

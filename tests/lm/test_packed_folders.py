@@ -56,31 +56,31 @@ def kinds_of(model: lm.LanguageModel) -> list[str]:
 @pytest.mark.parametrize("form", CONFIGS)
 def test_codes_of_a_folder_are_multiplied(form, tmp_path):
     write_packed(tmp_path, form)
-    kept = lm.load(tmp_path, threads=1)
-    assert kinds_of(kept).count("block_linear") == 21
+    loaded = lm.load(tmp_path, threads=1)
+    assert kinds_of(loaded).count("block_linear") == 21
     reference = lm.load(tmp_path, backend="reference", threads=1)
-    assert kept.logits(TOKENS).tobytes() == reference.logits(TOKENS).tobytes()
+    assert loaded.logits(TOKENS).tobytes() == reference.logits(TOKENS).tobytes()
     in_floats = lm.load(tmp_path, activations="float", threads=1)
     floats = lm.load(tmp_path, weights="float32", threads=1).logits(TOKENS)
     assert in_floats.logits(TOKENS).tobytes() == floats.tobytes()
-    assert 0 < np.linalg.norm(kept.logits(TOKENS) - floats) < 0.1 * np.linalg.norm(floats)
+    assert 0 < np.linalg.norm(loaded.logits(TOKENS) - floats) < 0.1 * np.linalg.norm(floats)
 
 
 @pytest.mark.parametrize("form", ["gptq", "gptq_v2", "compressed-tensors"])
 def test_groups_in_another_order_are_blocks_of_reordered_inputs(form, tmp_path):
     layers = write_packed(tmp_path, form, in_order=False)
-    kept = lm.load(tmp_path, threads=1)
-    assert kinds_of(kept).count("block_linear") == 21
-    products = (step for step in kept.engine.plan.steps if step.kind == "block_linear")
+    loaded = lm.load(tmp_path, threads=1)
+    assert kinds_of(loaded).count("block_linear") == 21
+    products = (step for step in loaded.engine.plan.steps if step.kind == "block_linear")
     step = next(step for step in products if step.name == "0.down")
     assert (step.bits, step.block, step.x_block) == (4, BLOCK, BLOCK)
     weights = layers["model.layers.0.mlp.down_proj.weight"]
-    stored = kept.engine.plan.constants[step.scales]
+    stored = loaded.engine.plan.constants[step.scales]
     assert np.array_equal(stored, weights.scales.astype(np.float32))
     in_floats = lm.load(tmp_path, activations="float", threads=1).logits(TOKENS)
     floats = lm.load(tmp_path, weights="float32", threads=1).logits(TOKENS)
     np.testing.assert_allclose(in_floats, floats, atol=1e-4)  # sums in another order
-    assert 0 < np.linalg.norm(kept.logits(TOKENS) - floats) < 0.1 * np.linalg.norm(floats)
+    assert 0 < np.linalg.norm(loaded.logits(TOKENS) - floats) < 0.1 * np.linalg.norm(floats)
 
 
 def test_layers_that_share_an_order_share_the_reordered_input(tmp_path):
@@ -96,8 +96,8 @@ def test_layers_that_share_an_order_share_the_reordered_input(tmp_path):
 
 def test_one_scale_for_a_channel_leaves_activations_their_blocks(tmp_path):
     write_packed(tmp_path, "naive-quantized", size=320, block=320)
-    kept = lm.load(tmp_path, threads=1)
-    steps = [step for step in kept.engine.plan.steps if step.kind == "block_linear"]
+    loaded = lm.load(tmp_path, threads=1)
+    steps = [step for step in loaded.engine.plan.steps if step.kind == "block_linear"]
     assert {(step.block, step.x_block) for step in steps} == {(320, 128)}
     reference = lm.load(tmp_path, backend="reference", threads=1)
-    assert kept.logits(TOKENS).tobytes() == reference.logits(TOKENS).tobytes()
+    assert loaded.logits(TOKENS).tobytes() == reference.logits(TOKENS).tobytes()

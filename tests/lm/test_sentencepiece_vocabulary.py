@@ -34,13 +34,13 @@ def pieces_of(rng: random.Random) -> list[tuple[str, int]]:
     """Draw a vocabulary: merges join pieces that are there, in the order of their scores."""
     pieces = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL)]
     pieces += [(f"<0x{byte:02X}>", BYTE) for byte in range(256)]
-    known = [SPACE, *LETTERS]
+    alphabet = [SPACE, *LETTERS]
     joined: list[str] = []
     while len(joined) < 60:
-        piece = rng.choice(known + joined) + rng.choice(known + joined)
+        piece = rng.choice(alphabet + joined) + rng.choice(alphabet + joined)
         if len(piece) <= 8 and piece not in joined:
             joined.append(piece)
-    return pieces + [(piece, NORMAL) for piece in joined + known]
+    return pieces + [(piece, NORMAL) for piece in joined + alphabet]
 
 
 def sentencepiece_tokens(text: str, metadata: dict[str, Any]) -> list[int]:

@@ -116,11 +116,11 @@ def test_rows_of_queries_and_keys_get_the_order_of_the_model(
     """llama.cpp's converter puts the pairs of a rotation side by side; keys may have fewer heads."""
     queries, keys = int4(rng), int4(rng, n=32, k=64)
 
-    def stored(weights: BlockWeights, heads: int) -> BlockWeights:
+    def gguf_rows(weights: BlockWeights, heads: int) -> BlockWeights:
         rows = np.arange(weights.shape[0]).reshape(heads, 2, -1).swapaxes(1, 2).reshape(-1)
         return take_rows(weights, rows) if family == "llama" else weights
 
-    layers = {"blk.0.attn_q.weight": stored(queries, 4), "blk.0.attn_k.weight": stored(keys, 2)}
+    layers = {"blk.0.attn_q.weight": gguf_rows(queries, 4), "blk.0.attn_k.weight": gguf_rows(keys, 2)}
     metadata = {
         "general.architecture": GgufField.of("string", family),
         f"{family}.attention.head_count": GgufField.of("uint32", 4),
