@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 /* Grows with every change of this header; programs of an older one keep working. */
-#define INTACT_API_VERSION 3
+#define INTACT_API_VERSION 4
 #define INTACT_MAX_RANK 6
 
 typedef enum intact_status {
@@ -130,6 +130,13 @@ typedef struct intact_shape {
   int64_t sizes[INTACT_MAX_RANK];
 } intact_shape;
 
+/* Bytes that a session needs for inputs of some sizes, beside weights. Since version 4. */
+typedef struct intact_memory {
+  size_t size;      /* sizeof(intact_memory) */
+  size_t workspace; /* memory of a run: tensors, and scratch of every thread */
+  size_t binding;   /* about what the session keeps of these sizes: native steps and shapes */
+} intact_memory;
+
 /* INTACT_API_VERSION of the library. */
 INTACT_API int32_t intact_api_version(void);
 /* Of the library, such as "0.9.0". */
@@ -168,19 +175,41 @@ INTACT_API intact_status intact_set_input_type(intact_session* session, size_t i
 INTACT_API intact_status intact_set_output_type(intact_session* session, size_t index, intact_type type,
                                                 intact_error* error);
 
+/* Since version 4. Lets the caller's arrays of an input, or of an output, have gaps, or axes in another order, from
+ * the next intact_prepare on: `strides` are the bytes from an element to the next one along each axis, `count` of
+ * them, the port's rank. NULL: dense arrays again. They are multiples of the element, that of the type which was set.
+ * An input's may be negative, and 0 where elements repeat along an axis; an output's may be negative, but its elements
+ * must not overlap. intact_prepare refuses others with INTACT_BAD_ARGUMENT. Runs get the address of element
+ * (0, ..., 0). Kernels read and write such arrays where they lie, or a native step copies them: intact_run allocates
+ * nothing either way. */
+INTACT_API intact_status intact_set_input_strides(intact_session* session, size_t index, const int64_t* strides,
+                                                  size_t count, intact_error* error);
+INTACT_API intact_status intact_set_output_strides(intact_session* session, size_t index, const int64_t* strides,
+                                                   size_t count, intact_error* error);
+
 /* Makes the session ready for inputs of these sizes, one entry for each input. What that takes is kept, up to 64 MiB
  * a session, so that sizes which come again cost next to nothing; of more, those used longest ago are dropped. New
  * sizes cost 2 to 4 microseconds a step. After an error it is ready for nothing. */
 INTACT_API intact_status intact_prepare(intact_session* session, const intact_shape* shapes, intact_error* error);
+/* Since version 4. Writes what intact_prepare takes for these sizes, with the types and strides that were set, and
+ * allocates no memory of runs for it. The session stays prepared for what it was, and keeps the binding that it made
+ * to find out, so that preparing these sizes next costs little. */
+INTACT_API intact_status intact_workspace_size(intact_session* session, const intact_shape* shapes,
+                                               intact_memory* memory, intact_error* error);
+/* Since version 4. The same as intact_prepare, but runs use the caller's memory: at least as many bytes as
+ * intact_workspace_size says, at a multiple of 64. It belongs to the session until that is prepared otherwise or
+ * freed. Sessions that do not run at the same time may share it. */
+INTACT_API intact_status intact_prepare_in(intact_session* session, const intact_shape* shapes, void* workspace,
+                                           size_t bytes, intact_error* error);
 /* Of a prepared session. */
 INTACT_API intact_status intact_output_shape(const intact_session* session, size_t index, intact_shape* shape,
                                              intact_error* error);
 /* Bytes that a prepared session holds for itself, beside weights: memory of runs, as much as the largest of its
- * sizes took, and what it keeps of all sizes. */
+ * sizes took and up to a quarter more, or none where the caller's is used; and what it keeps of all sizes. */
 INTACT_API size_t intact_workspace_bytes(const intact_session* session);
 
-/* Runs once. Arrays are dense, row-major, of the ports' types or of those that were set, one for each port in
- * order. */
+/* Runs once. Arrays are dense, row-major, or have the strides that were set, and are of the ports' types or of those
+ * that were set; one for each port in order. */
 INTACT_API intact_status intact_run(intact_session* session, const void* const* inputs, void* const* outputs,
                                     intact_error* error);
 /* Runs once, and writes into `seconds` what each native step took: `count` numbers, intact_step_count of them. A

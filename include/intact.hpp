@@ -117,14 +117,25 @@ class Session {
 
   // Sizes of every input, in order.
   void prepare(const std::vector<Sizes>& sizes) {
-    if (sizes.size() != inputs_) throw std::invalid_argument("sizes of every input are wanted");
-    std::vector<intact_shape> shapes(sizes.size());
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (sizes[i].size() > INTACT_MAX_RANK) throw std::invalid_argument("a rank is out of range");
-      shapes[i].rank = static_cast<std::int32_t>(sizes[i].size());
-      for (std::size_t axis = 0; axis < sizes[i].size(); ++axis) shapes[i].sizes[axis] = sizes[i][axis];
-    }
+    const std::vector<intact_shape> shapes = shapes_of(sizes);
     detail::checked([&](intact_error* e) { return intact_prepare(session_.get(), shapes.data(), e); });
+  }
+  // The same; runs use the caller's memory, which lies at a multiple of 64 and has memory(sizes).workspace bytes.
+  void prepare_in(const std::vector<Sizes>& sizes, void* workspace, std::size_t bytes) {
+    const std::vector<intact_shape> shapes = shapes_of(sizes);
+    detail::checked([&](intact_error* e) {
+      return intact_prepare_in(session_.get(), shapes.data(), workspace, bytes, e);
+    });
+  }
+  // What prepare takes for these sizes.
+  intact_memory memory(const std::vector<Sizes>& sizes) {
+    const std::vector<intact_shape> shapes = shapes_of(sizes);
+    intact_memory found{};
+    found.size = sizeof found;
+    detail::checked([&](intact_error* e) {
+      return intact_workspace_size(session_.get(), shapes.data(), &found, e);
+    });
+    return found;
   }
 
   // Of a prepared session.
@@ -140,7 +151,7 @@ class Session {
   }
   std::size_t workspace_bytes() const { return intact_workspace_bytes(session_.get()); }
 
-  // Dense arrays of the ports' types, one for each port in order.
+  // Arrays of the ports' types, dense unless strides were set, one for each port in order.
   void run(std::initializer_list<const void*> inputs, std::initializer_list<void*> outputs) {
     check_count(inputs.size(), outputs.size());
     detail::checked([&](intact_error* e) { return intact_run(session_.get(), inputs.begin(), outputs.begin(), e); });
@@ -151,6 +162,21 @@ class Session {
   }
   void set_output_type(std::size_t index, intact_type type) {
     detail::checked([&](intact_error* e) { return intact_set_output_type(session_.get(), index, type, e); });
+  }
+
+  // Lets the arrays of an input or output have these bytes between neighbours along each axis, from the next prepare
+  // on. No strides, of a port that has axes: dense again.
+  void set_input_strides(std::size_t index, const std::vector<std::int64_t>& strides) {
+    detail::checked([&](intact_error* e) {
+      return intact_set_input_strides(session_.get(), index, strides.empty() ? nullptr : strides.data(),
+                                      strides.size(), e);
+    });
+  }
+  void set_output_strides(std::size_t index, const std::vector<std::int64_t>& strides) {
+    detail::checked([&](intact_error* e) {
+      return intact_set_output_strides(session_.get(), index, strides.empty() ? nullptr : strides.data(),
+                                       strides.size(), e);
+    });
   }
 
   // Runs once; returns the seconds of every native step, in order.
@@ -174,6 +200,17 @@ class Session {
   void cancel() { intact_cancel(session_.get()); }
 
  private:
+  std::vector<intact_shape> shapes_of(const std::vector<Sizes>& sizes) const {
+    if (sizes.size() != inputs_) throw std::invalid_argument("sizes of every input are wanted");
+    std::vector<intact_shape> shapes(sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (sizes[i].size() > INTACT_MAX_RANK) throw std::invalid_argument("a rank is out of range");
+      shapes[i].rank = static_cast<std::int32_t>(sizes[i].size());
+      for (std::size_t axis = 0; axis < sizes[i].size(); ++axis) shapes[i].sizes[axis] = sizes[i][axis];
+    }
+    return shapes;
+  }
+
   void check_count(std::size_t inputs, std::size_t outputs) const {
     if (inputs != inputs_ || outputs != outputs_) {
       throw std::invalid_argument("an array for every input and output is wanted");

@@ -1,49 +1,12 @@
 #include "engine/bound.h"
 
-#include <array>
 #include <thread>
 
 #include "engine/failure.h"
 #include "engine/part.h"
-#include "steps/copy.h"
-#include "steps/dequantize.h"
-#include "steps/quantize.h"
-#include "steps/table.h"
 
 namespace intact::engine {
 namespace {
-
-// Signed codes lie 128 above in memory: a byte is the code with its first bit turned.
-View turned_signs(Binding& binding) {
-  std::array<uint8_t, 256> table;
-  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<uint8_t>(i ^ 128);
-  return binding.hold(table.data(), table.size(), Type::u8, {256});
-}
-
-// Whether a port is named in a list that may be shorter.
-bool is_set(const std::vector<bool>& ports, size_t port) { return port < ports.size() && ports[port]; }
-
-// Between a caller's array of floats, row-major, and a tensor of codes (N11, N12).
-std::unique_ptr<Step> float_copy(Binding& binding, int value, uint32_t block, bool to_arena) {
-  const Codes& codes = binding.codes(value);
-  const View inside = binding.view(value);
-  const View outside = dense_view(block, 0, Type::f32, binding.shape(value));
-  const QuantizeOps& quantize = *binding.kernels.quantize;
-  const TransposeOps& transpose = *binding.kernels.transpose;
-  if (to_arena) return make_quantize(quantize, transpose, {outside, inside, codes.scale32(), codes.grid()});
-  return make_dequantize(quantize, transpose, {inside, outside, codes.scale32(), codes.zero()});
-}
-
-// Between a caller's array, which is row-major and has codes as the graph has them, and the tensor.
-std::unique_ptr<Step> outer_copy(Binding& binding, int value, uint32_t block, bool to_arena, bool is_float) {
-  if (is_float) return float_copy(binding, value, block, to_arena);
-  const View inside = binding.view(value);
-  const View outside = dense_view(block, 0, inside.type, binding.shape(value));
-  const View &x = to_arena ? outside : inside, &y = to_arena ? inside : outside;
-  const Codes* const codes = binding.grid(value);
-  if (codes == nullptr || codes->offset() == 0) return make_copy(*binding.kernels.transpose, {x, y});
-  return make_table(*binding.kernels.pointwise, {x, turned_signs(binding), y});
-}
 
 // The error for a step that no native step can be made of, or none that the program takes.
 Failure refusal_of(const PlanStep* step, const std::invalid_argument& error) {
@@ -64,9 +27,14 @@ size_t Bound::tensor_bytes(int tensor) const {
   return static_cast<size_t>(product(elements(shape(tensor)), target_.plan.tensor(tensor).itemsize()));
 }
 
-// Of the caller's array.
-size_t Bound::port_nbytes(int tensor, bool is_float) const {
-  return tensor_bytes(tensor) * (is_float ? sizeof(float) : 1);
+std::vector<OuterArray> Bound::outer_arrays(const std::vector<int>& ports,
+                                            const std::vector<CallerArray>& arrays, bool are_outputs) const {
+  std::vector<OuterArray> found;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const CallerArray array = i < arrays.size() ? arrays[i] : CallerArray{};
+    found.push_back(outer_array(target_.plan, ports[i], shape(ports[i]), array, are_outputs));
+  }
+  return found;
 }
 
 int64_t Bound::check_sizes() const {
@@ -98,16 +66,14 @@ void Bound::check_bytes(int64_t nbytes) const {
 void Bound::place_tensors(const ArenaPlan& arena) {
   const Plan& plan = target_.plan;
   std::vector<uint32_t> blocks(plan.tensors.size(), 0);
-  for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    const int v = plan.inputs[i];
-    const size_t bytes = port_nbytes(v, is_set(floats_.inputs, i));
-    blocks[static_cast<size_t>(v)] = inputs_.emplace_back(program_.input(bytes));
+  for (const OuterArray& array : outer_inputs_) {
+    const uint32_t block = program_.input(static_cast<size_t>(array.nbytes));
+    blocks[static_cast<size_t>(array.value)] = inputs_.emplace_back(block);
   }
-  for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    const int v = plan.outputs[i];
-    const size_t bytes = port_nbytes(v, is_set(floats_.outputs, i));
-    const uint32_t block = outputs_.emplace_back(program_.output(bytes));
-    if (std::count(plan.inputs.begin(), plan.inputs.end(), v) == 0) blocks[static_cast<size_t>(v)] = block;
+  for (const OuterArray& array : outer_outputs_) {
+    const uint32_t block = outputs_.emplace_back(program_.output(static_cast<size_t>(array.nbytes)));
+    const bool is_input = std::count(plan.inputs.begin(), plan.inputs.end(), array.value) > 0;
+    if (!is_input) blocks[static_cast<size_t>(array.value)] = block;
   }
   std::vector<uint32_t> private_blocks(plan.tensors.size(), 0);
   const auto threads = static_cast<size_t>(target_.pool.threads());
@@ -143,7 +109,7 @@ void Bound::choose_layout() {
         if (steps.inner[v]) sizes[v] = steps.sizes(sizes[v]);
       }
     }
-    layout_ = lay_out(plan, target_.layout, sizes);
+    layout_ = lay_out(plan, target_.layout, sizes, outer_inputs_, outer_outputs_);
     const auto all = repeated_.size();
     std::erase_if(repeated_, [&](const MicroBatches& steps) { return !can_cut(plan, layout_, steps); });
     fits = repeated_.size() == all;
@@ -200,7 +166,7 @@ void Bound::make_steps(int64_t arena, int64_t outside) {
     const int v = plan.inputs[i];
     if (!layout_.staged[static_cast<size_t>(v)]) continue;
     binding.add_halo(v);
-    binding.add(outer_copy(binding, v, inputs_[i], true, is_set(floats_.inputs, i)));
+    binding.add(copy_outer(binding, outer_inputs_[i], inputs_[i], true));
     extend(nullptr, {v, true});
   }
   auto next = repeated_.begin();
@@ -228,7 +194,7 @@ void Bound::make_steps(int64_t arena, int64_t outside) {
     const int v = plan.outputs[i];
     const bool is_there = places_[static_cast<size_t>(v)].block == outputs_[i];
     if (!is_there && !plan.tensor(v).is_string)
-      binding.add(outer_copy(binding, v, outputs_[i], false, is_set(floats_.outputs, i)));
+      binding.add(copy_outer(binding, outer_outputs_[i], outputs_[i], false));
     extend(nullptr, {v, false});
   }
   check_bytes(outside + binding.arena());
@@ -244,22 +210,29 @@ void Bound::make_steps(int64_t arena, int64_t outside) {
   }
 }
 
-Bound::Bound(const Target& target, const std::vector<Shape>& inputs, FloatPorts floats)
-    : Bound(target, infer_sizes(target.plan, inputs), std::move(floats)) {}
+Bound::Bound(const Target& target, const std::vector<Shape>& inputs, const CallerArrays& arrays)
+    : Bound(target, infer_sizes(target.plan, inputs), arrays) {}
 
-Bound::Bound(const Target& target, Sizes sizes, FloatPorts floats)
+Bound::Bound(const Target& target, Sizes sizes, const CallerArrays& arrays)
     : target_(target),
-      floats_(std::move(floats)),
       known_(std::move(sizes).known()),
       values_(std::move(sizes).values()),
       shapes_(std::move(sizes).shapes()) {
   const int64_t outside = check_sizes();
+  outer_inputs_ = outer_arrays(target.plan.inputs, arrays.inputs, false);
+  outer_outputs_ = outer_arrays(target.plan.outputs, arrays.outputs, true);
   choose_layout();
   const int threads = target.pool.threads();
   const ArenaPlan arena = plan_memory(target.plan, layout_, repeated_, threads, target.is_whole);
   check_bytes(outside + arena.nbytes);
   place_tensors(arena);
   make_steps(arena.nbytes, outside);
+}
+
+void Bound::check_room(size_t bytes) const {
+  if (bytes < run_bytes()) {
+    fail(INTACT_BAD_ARGUMENT, "workspace", std::to_string(bytes) + " bytes", std::to_string(run_bytes()));
+  }
 }
 
 void Bound::prepare_run(const std::shared_ptr<Workspace>& workspace) {
@@ -271,15 +244,15 @@ void Bound::prepare_run(const std::shared_ptr<Workspace>& workspace) {
 
 void Bound::run(const void* const* inputs, void* const* outputs, const std::atomic<bool>& cancelled,
                 double* seconds) {
-  const auto place = [&](uint32_t block, const void* data) {
-    const size_t bytes = program_.blocks()[block].bytes;
-    if (data == nullptr && bytes > 0)
+  const auto place = [&](uint32_t block, const OuterArray& array, const void* data) {
+    if (data == nullptr && array.nbytes > 0)
       throw Failure(INTACT_BAD_ARGUMENT, "an input or output: got no array, want one");
-    context_->place(block, data, bytes);
+    const auto* const first = data == nullptr ? nullptr : static_cast<const uint8_t*>(data) + array.first;
+    context_->place(block, first, static_cast<size_t>(array.nbytes));
   };
   try {
-    for (size_t i = 0; i < inputs_.size(); ++i) place(inputs_[i], inputs[i]);
-    for (size_t i = 0; i < outputs_.size(); ++i) place(outputs_[i], outputs[i]);
+    for (size_t i = 0; i < inputs_.size(); ++i) place(inputs_[i], outer_inputs_[i], inputs[i]);
+    for (size_t i = 0; i < outputs_.size(); ++i) place(outputs_[i], outer_outputs_[i], outputs[i]);
   } catch (const std::invalid_argument& error) {
     throw Failure(INTACT_BAD_ARGUMENT, error.what());
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/binding.h"
+#include "engine/caller_arrays.h"
 #include "engine/micro_batches.h"
 #include "engine/sizes.h"
 #include "runtime/context.h"
@@ -46,11 +47,6 @@ struct Break {
   const PlanStep* part;
 };
 
-// Which inputs and outputs of codes a caller passes and gets as float32. Empty: none.
-struct FloatPorts {
-  std::vector<bool> inputs, outputs;
-};
-
 // A native step, as profiles name it.
 struct StepLabel {
   std::string name, kind, kernel;
@@ -59,15 +55,19 @@ struct StepLabel {
 class Bound {
  public:
   // Throws Failure, or what makers of native steps throw.
-  Bound(const Target& target, const std::vector<Shape>& inputs, FloatPorts floats = {});
+  Bound(const Target& target, const std::vector<Shape>& inputs, const CallerArrays& arrays = {});
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
 
+  // Bytes of memory that `run` needs (Workspace).
+  size_t run_bytes() const { return Workspace::bytes_for(program_, target_.pool.threads()); }
+  // Refuses memory of fewer bytes.
+  void check_room(size_t bytes) const;
   // Allocates what `run` needs, in memory that bindings for other sizes may share, and starts its threads. To
   // be called again where another one was prepared in that memory meanwhile.
   void prepare_run(const std::shared_ptr<Workspace>& workspace = make_workspace());
-  // Arrays of the ports' sizes. Once `cancelled` is true, the run stops before its next native step. Throws
-  // Failure.
+  // Arrays of the ports' sizes, by their elements (0, ..., 0). Once `cancelled` is true, the run stops before its
+  // next native step. Throws Failure.
   // `seconds`: one number per native step, or nullptr.
   void run(const void* const* inputs, void* const* outputs, const std::atomic<bool>& cancelled,
            double* seconds = nullptr);
@@ -82,6 +82,8 @@ class Bound {
   const Program& program() const { return program_; }
   const std::vector<uint32_t>& input_blocks() const { return inputs_; }
   const std::vector<uint32_t>& output_blocks() const { return outputs_; }
+  const std::vector<OuterArray>& inputs() const { return outer_inputs_; }
+  const std::vector<OuterArray>& outputs() const { return outer_outputs_; }
   // Of each native step; nullptr: a copy of an input or output.
   const std::vector<const PlanStep*>& labels() const { return labels_; }
   const std::vector<Break>& breaks() const { return breaks_; }
@@ -100,7 +102,9 @@ class Bound {
 
   void place_tensors(const ArenaPlan& arena);
   void choose_layout();
-  Bound(const Target& target, Sizes sizes, FloatPorts floats);
+  Bound(const Target& target, Sizes sizes, const CallerArrays& arrays);
+  std::vector<OuterArray> outer_arrays(const std::vector<int>& ports, const std::vector<CallerArray>& arrays,
+                                       bool are_outputs) const;
   void make_steps(int64_t arena, int64_t outside);
   void begin_times(const MicroBatches& steps, Binding& binding);
   Place window(const MicroBatches& steps, int tensor);
@@ -108,13 +112,12 @@ class Bound {
   int64_t check_sizes() const;
   void check_bytes(int64_t nbytes) const;
   size_t tensor_bytes(int tensor) const;
-  size_t port_nbytes(int tensor, bool is_float) const;
 
   const Target target_;
-  const FloatPorts floats_;
   const KnownDims known_;
   const std::map<int, Bytes> values_;
   const std::vector<Shape> shapes_;
+  std::vector<OuterArray> outer_inputs_, outer_outputs_;
   std::vector<MicroBatches> repeated_;
   Layout layout_;
   std::vector<Place> places_;

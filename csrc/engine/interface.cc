@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <list>
 #include <new>
 #include <string>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "engine/bound.h"
 #include "engine/failure.h"
 #include "engine/selftest.h"
+#include "engine/session.h"
 
 #ifndef INTACT_VERSION
 #define INTACT_VERSION "0"
@@ -19,41 +19,24 @@
 
 using intact::engine::Bound;
 using intact::engine::Failure;
-using intact::engine::FloatPorts;
 using intact::engine::OpenPlan;
 using intact::engine::Shape;
 using intact::engine::StepLabel;
+
+using intact::engine::require;
 
 struct intact_plan {
   OpenPlan open;
 };
 
-// A plan, bound for some sizes of its inputs.
-struct KeptBound {
-  std::vector<Shape> shapes;
-  std::unique_ptr<Bound> bound;
-};
-
-struct intact_session {
-  explicit intact_session(OpenPlan& open_)
-      : open(open_),
-        floats{std::vector<bool>(open_.plan.inputs.size()), std::vector<bool>(open_.plan.outputs.size())} {}
-
-  OpenPlan& open;
-  FloatPorts floats;
-  // Memory of its runs, whatever their sizes.
-  std::shared_ptr<intact::Workspace> workspace = intact::make_workspace();
-  std::list<KeptBound> kept;  // those that were used last come first
-  size_t kept_bytes = 0;
-  Bound* bound = nullptr;  // the first of them, once the session is prepared
-  std::vector<StepLabel> labels;  // of the native steps, once somebody has asked for one
+struct intact_session : intact::engine::Session {
+  using Session::Session;
   std::atomic<bool> is_busy{false}, is_cancelled{false};
 };
 
 namespace {
 
 constexpr int32_t kMostThreads = 1024;  // as intact.limits says
-constexpr size_t kMostKept = size_t{1} << 26;  // bytes of bindings that a session keeps: intact.h says so
 
 intact_status report(intact_error* error, intact_status status, const char* text) {
   if (error == nullptr || error->size < sizeof(size_t) + sizeof(intact_status) + 1) return status;
@@ -79,10 +62,6 @@ intact_status guarded(intact_error* error, const Body& body) {
   } catch (...) {
     return report(error, INTACT_INTERNAL, "an unknown fault");
   }
-}
-
-void require(bool holds, const char* text) {
-  if (!holds) throw Failure(INTACT_BAD_ARGUMENT, text);
 }
 
 // Has a session for one call, or refuses where another thread has it.
@@ -146,67 +125,12 @@ void describe(const intact_plan* plan, const std::vector<int>& ports, size_t ind
   *port = found;
 }
 
-Shape shape_of(const intact_shape& given) {
-  Shape found;
-  for (int axis = 0; axis < given.rank; ++axis) found.push(given.sizes[axis]);
-  return found;
-}
-
-bool is_for(const KeptBound& kept, const intact_shape* shapes) {
-  for (size_t i = 0; i < kept.shapes.size(); ++i) {
-    if (!(kept.shapes[i] == shape_of(shapes[i]))) return false;
-  }
-  return true;
-}
-
-void unprepare(intact_session& session) {
-  session.bound = nullptr;
-  session.labels.clear();
-}
-
-void forget(intact_session& session) {
-  unprepare(session);
-  session.kept.clear();
-  session.kept_bytes = 0;
-}
-
-// Binds the plan for other sizes than are kept, and drops those that were used longest ago.
-void bind(intact_session& session, const intact_shape* shapes) {
-  std::vector<Shape> wanted;
-  for (size_t i = 0; i < session.open.plan.inputs.size(); ++i) wanted.push_back(shape_of(shapes[i]));
-  auto bound = std::make_unique<Bound>(session.open.target(), wanted, session.floats);
-  session.kept_bytes += bound->nbytes();
-  session.kept.push_front({std::move(wanted), std::move(bound)});
-  while (session.kept_bytes > kMostKept && session.kept.size() > 1) {
-    session.kept_bytes -= session.kept.back().bound->nbytes();
-    session.kept.pop_back();
-  }
-}
-
-const Bound& prepared(const intact_session& session) {
-  if (!session.bound) throw Failure(INTACT_NOT_PREPARED, "the session is not prepared");
-  return *session.bound;
-}
-
-// Sets what callers pass or get for a port: floats, or what it is.
-void set_type(intact_session& session, const std::vector<int>& ports, std::vector<bool>& floats, size_t index,
-              intact_type type) {
-  require(index < ports.size(), "index: there are fewer ports");
-  const auto& tensor = session.open.plan.tensor(ports[index]);
-  const bool is_own = type == static_cast<intact_type>(tensor.outer_type());
-  require(is_own || (tensor.codes && type == INTACT_FLOAT32),
-          "type: want the port's own, or INTACT_FLOAT32 for codes");
-  if (floats[index] == !is_own) return;
-  floats[index] = !is_own;
-  forget(session);
-}
-
 void run(intact_session& session, const void* const* inputs, void* const* outputs, double* seconds) {
   session.is_cancelled.store(false, std::memory_order_relaxed);
-  prepared(session);
+  Bound& bound = session.prepared();
   require(inputs != nullptr || session.open.plan.inputs.empty(), "arrays of all inputs are wanted");
   require(outputs != nullptr || session.open.plan.outputs.empty(), "arrays of all outputs are wanted");
-  session.bound->run(inputs, outputs, session.is_cancelled, seconds);
+  bound.run(inputs, outputs, session.is_cancelled, seconds);
 }
 
 static_assert(static_cast<int>(intact::Type::f64) == INTACT_FLOAT64 &&
@@ -281,7 +205,7 @@ intact_status intact_set_input_type(intact_session* session, size_t index, intac
                                     intact_error* error) {
   return guarded(error, [&] {
     const Turn turn(session);
-    set_type(*session, session->open.plan.inputs, session->floats.inputs, index, type);
+    session->set_type(false, index, type);
   });
 }
 
@@ -289,31 +213,51 @@ intact_status intact_set_output_type(intact_session* session, size_t index, inta
                                      intact_error* error) {
   return guarded(error, [&] {
     const Turn turn(session);
-    set_type(*session, session->open.plan.outputs, session->floats.outputs, index, type);
+    session->set_type(true, index, type);
+  });
+}
+
+intact_status intact_set_input_strides(intact_session* session, size_t index, const int64_t* strides,
+                                       size_t count, intact_error* error) {
+  return guarded(error, [&] {
+    const Turn turn(session);
+    session->set_strides(false, index, strides, count);
+  });
+}
+
+intact_status intact_set_output_strides(intact_session* session, size_t index, const int64_t* strides,
+                                        size_t count, intact_error* error) {
+  return guarded(error, [&] {
+    const Turn turn(session);
+    session->set_strides(true, index, strides, count);
   });
 }
 
 intact_status intact_prepare(intact_session* session, const intact_shape* shapes, intact_error* error) {
   return guarded(error, [&] {
     const Turn turn(session);
-    const size_t count = session->open.plan.inputs.size();
-    require(shapes != nullptr || count == 0, "sizes of all inputs are wanted");
-    for (size_t i = 0; i < count; ++i) {
-      require(shapes[i].rank >= 0 && shapes[i].rank <= INTACT_MAX_RANK, "a rank is out of range");
-    }
-    auto& kept = session->kept;
-    if (session->bound != nullptr && is_for(kept.front(), shapes)) return;
-    unprepare(*session);
-    const auto known =
-        std::find_if(kept.begin(), kept.end(), [&](const KeptBound& one) { return is_for(one, shapes); });
-    if (known == kept.end()) {
-      bind(*session, shapes);
-    } else {
-      kept.splice(kept.begin(), kept, known);
-    }
-    kept.front().bound->prepare_run(session->workspace);
-    session->bound = kept.front().bound.get();
-    session->open.plan.release_unread();
+    session->prepare(shapes, nullptr, 0);
+  });
+}
+
+intact_status intact_workspace_size(intact_session* session, const intact_shape* shapes,
+                                    intact_memory* memory, intact_error* error) {
+  return guarded(error, [&] {
+    const Turn turn(session);
+    require(memory != nullptr && memory->size == sizeof(intact_memory), "memory: want its size");
+    const Bound& bound = session->bind(shapes);
+    memory->workspace = bound.run_bytes();
+    memory->binding = bound.nbytes();
+  });
+}
+
+intact_status intact_prepare_in(intact_session* session, const intact_shape* shapes, void* workspace,
+                                size_t bytes, intact_error* error) {
+  return guarded(error, [&] {
+    const Turn turn(session);
+    require(workspace != nullptr && reinterpret_cast<uintptr_t>(workspace) % 64 == 0,
+            "workspace: want memory at a multiple of 64");
+    session->prepare(shapes, workspace, bytes);
   });
 }
 
@@ -321,7 +265,7 @@ intact_status intact_output_shape(const intact_session* session, size_t index, i
                                   intact_error* error) {
   return guarded(error, [&] {
     require(session != nullptr && shape != nullptr, "a session and a place for the sizes are wanted");
-    const Bound& bound = prepared(*session);
+    const Bound& bound = session->prepared();
     const auto& outputs = session->open.plan.outputs;
     require(index < outputs.size(), "index: there are fewer outputs");
     const Shape& found = bound.shape(outputs[index]);
@@ -331,7 +275,7 @@ intact_status intact_output_shape(const intact_session* session, size_t index, i
 }
 
 size_t intact_workspace_bytes(const intact_session* session) {
-  return session == nullptr || !session->bound ? 0 : session->workspace->bytes() + session->kept_bytes;
+  return session == nullptr || !session->is_prepared() ? 0 : session->bytes();
 }
 
 intact_status intact_run(intact_session* session, const void* const* inputs, void* const* outputs,
@@ -346,20 +290,20 @@ intact_status intact_profile(intact_session* session, const void* const* inputs,
                              double* seconds, size_t count, intact_error* error) {
   return guarded(error, [&] {
     const Turn turn(session);
-    const size_t steps = prepared(*session).step_count();
+    const size_t steps = session->prepared().step_count();
     require(count == steps && (seconds != nullptr || count == 0), "seconds: want one for each native step");
     run(*session, inputs, outputs, seconds);
   });
 }
 
 size_t intact_step_count(const intact_session* session) {
-  return session == nullptr || !session->bound ? 0 : session->bound->step_count();
+  return session == nullptr || !session->is_prepared() ? 0 : session->prepared().step_count();
 }
 
 intact_status intact_step_at(intact_session* session, size_t index, intact_step* step, intact_error* error) {
   return guarded(error, [&] {
     const Turn turn(session);
-    const Bound& bound = prepared(*session);
+    const Bound& bound = session->prepared();
     require(step != nullptr && step->size == sizeof(intact_step), "step: want its size");
     require(index < bound.step_count(), "index: there are fewer steps");
     while (session->labels.size() < bound.step_count()) {

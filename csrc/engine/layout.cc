@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/caller_arrays.h"
 #include "engine/failure.h"
 #include "engine/kinds/moved.h"
 
@@ -250,6 +251,22 @@ class Aliases {
   Layout& layout_;
 };
 
+// Whether steps can read and write a caller's array that is not dense. Windows on images go upwards. A tensor
+// that is an output twice has two arrays.
+bool is_touched_as_it_lies(const Plan& plan, const OuterArray& array,
+                           const std::vector<OuterArray>& outputs) {
+  const auto takes = [&](int step) {
+    const Traits& traits = plan.steps[static_cast<size_t>(step)]->traits;
+    return traits.strided || traits.follows;
+  };
+  const auto at = static_cast<size_t>(array.value);
+  const auto is_same = [&](const OuterArray& other) { return other.value == array.value; };
+  const auto& readers = plan.readers[at];
+  return array.first == 0 && std::count_if(outputs.begin(), outputs.end(), is_same) < 2 &&
+         (plan.makers[at] < 0 || takes(plan.makers[at])) &&
+         std::all_of(readers.begin(), readers.end(), takes);
+}
+
 }  // namespace
 
 bool same_strides(const Shape& shape, const Axes& a, const Axes& b) {
@@ -294,7 +311,8 @@ LayoutPlan::LayoutPlan(const Plan& plan) : outer(plan.tensors.size()) {
   }
 }
 
-Layout lay_out(const Plan& plan, const LayoutPlan& known, const std::vector<Shape>& shapes) {
+Layout lay_out(const Plan& plan, const LayoutPlan& known, const std::vector<Shape>& shapes,
+               const std::vector<OuterArray>& inputs, const std::vector<OuterArray>& outputs) {
   Layout found;
   const size_t count = plan.tensors.size();
   found.frames.resize(count);
@@ -313,6 +331,16 @@ Layout lay_out(const Plan& plan, const LayoutPlan& known, const std::vector<Shap
                       std::count(plan.outputs.begin(), plan.outputs.end(), v) > 0;
     found.staged[i] = known.outer[i] && !plan.tensor(v).is_string &&
                       (known.images[i] || both || plan.tensor(v).codes.has_value());
+  }
+  for (const auto* const arrays : {&inputs, &outputs}) {
+    for (const OuterArray& array : *arrays) {
+      if (array.is_dense || found.staged[static_cast<size_t>(array.value)]) continue;
+      if (is_touched_as_it_lies(plan, array, outputs)) {
+        found.frames[static_cast<size_t>(array.value)] = {array.strides, 0, array.nbytes, kNoHalo};
+      } else {
+        found.staged[static_cast<size_t>(array.value)] = true;
+      }
+    }
   }
   Aliases(plan, known, shapes, found).find();
   return found;

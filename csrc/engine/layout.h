@@ -5,6 +5,9 @@
 // outputs of the plan are row-major whatever touches them: where that contradicts, they are staged, and are
 // copied.
 //
+// A caller's array with strides is read or written where it lies if every step that touches it takes any strides.
+// Else it is staged, too.
+//
 // Reshapes and transposes move nothing where their elements lie right already, or may lie as they do; what is
 // only concatenated is written into its part of the whole, and what is sliced for that is read where it lies.
 #pragma once
@@ -24,6 +27,8 @@ struct Frame {
   bool operator==(const Frame&) const = default;
 };
 
+struct OuterArray;
+
 // By tensor.
 struct Layout {
   std::vector<Frame> frames;
@@ -39,7 +44,9 @@ struct LayoutPlan {
   std::vector<bool> outer;  // inputs and outputs
 };
 
-Layout lay_out(const Plan& plan, const LayoutPlan& known, const std::vector<Shape>& shapes);
+// `inputs` and `outputs`: the caller's arrays of all ports.
+Layout lay_out(const Plan& plan, const LayoutPlan& known, const std::vector<Shape>& shapes,
+               const std::vector<OuterArray>& inputs, const std::vector<OuterArray>& outputs);
 
 // The strides of a tensor under another shape that has other axes of size 1. False for other shapes.
 bool same_strides_under(const Shape& shape, const Axes& strides, const Shape& wanted, Axes& found);

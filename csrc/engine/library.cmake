@@ -3,10 +3,10 @@ file(STRINGS src/intact/_version.py VERSION_LINE REGEX "__version__")
 string(REGEX REPLACE ".*\"(.+)\".*" "\\1" INTACT_VERSION "${VERSION_LINE}")
 
 file(GLOB ENGINE CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" csrc/engine/*.cc csrc/engine/kinds/*.cc)
-set(INTERFACE csrc/engine/interface.cc)  # the module for Python exports none of it
+set(INTERFACE csrc/engine/interface.cc csrc/engine/session.cc)  # the module for Python has none of it
 list(REMOVE_ITEM ENGINE ${INTERFACE})
 if(NOT SMALL)
-  set(BINDING_FILES binding bound dims layout memory micro_batches sizes)
+  set(BINDING_FILES binding bound caller_arrays dims layout memory micro_batches sizes)
 endif()
 add_library(intact_engine OBJECT ${ENGINE})
 target_include_directories(intact_engine PUBLIC csrc include)

@@ -33,23 +33,36 @@ struct Held {
 void FreeAligned::operator()(uint8_t* p) const { ::operator delete(p, kAlignment); }
 
 Aligned make_aligned(size_t bytes) {
-  auto* p = static_cast<uint8_t*>(::operator new(bytes, kAlignment));
-  std::memset(p, 0, bytes);
-  return Aligned(p);
+  return Aligned(static_cast<uint8_t*>(::operator new(bytes, kAlignment)));
 }
 
 std::shared_ptr<Workspace> make_workspace() { return std::make_shared<Workspace>(); }
 
+size_t Workspace::bytes_for(const Program& program, int threads) {
+  return align64(program.blocks()[0].bytes + kSlack) + program.scratch() * static_cast<size_t>(threads);
+}
+
 void Workspace::fit(const Program& program, int threads) {
-  const auto grow = [](Aligned& memory, size_t& bytes, size_t wanted) {
-    if (memory != nullptr && wanted <= bytes) return;
-    memory.reset();  // before the larger one is there
-    bytes = 0;
-    memory = make_aligned(wanted);
-    bytes = wanted;
-  };
-  grow(arena_, arena_bytes_, program.blocks()[0].bytes + kSlack);
-  grow(scratch_, scratch_bytes_, program.scratch() * static_cast<size_t>(threads));
+  const size_t wanted = bytes_for(program, threads);
+  if (lent_ != nullptr) {
+    if (wanted > lent_bytes_) refuse("the memory for runs is too small");
+  } else if (own_ == nullptr || wanted > own_bytes_) {
+    // Sizes that grow little by little would have fresh pages each time: a quarter more than the last ones.
+    const size_t bytes = std::max(wanted, own_bytes_ + own_bytes_ / 4);
+    own_.reset();  // before the larger one is there
+    own_bytes_ = 0;
+    own_ = make_aligned(bytes);
+    own_bytes_ = bytes;
+  }
+  arena_ = lent_ == nullptr ? own_.get() : lent_;
+  scratch_ = arena_ + align64(program.blocks()[0].bytes + kSlack);
+}
+
+void Workspace::lend(void* memory, size_t bytes) {
+  lent_ = static_cast<uint8_t*>(memory);
+  lent_bytes_ = memory == nullptr ? 0 : bytes;
+  own_.reset();
+  own_bytes_ = 0;
 }
 
 Context::Context(const Program& program, ThreadPool& thread_pool, bool checked)
@@ -75,6 +88,11 @@ Context::Context(const Program& program, ThreadPool& thread_pool, std::shared_pt
 void Context::attach() {
   workspace_->fit(program_, thread_pool_.threads());
   blocks_[0] = workspace_->arena();
+}
+
+void Context::attach(std::shared_ptr<Workspace> workspace) {
+  workspace_ = std::move(workspace);
+  attach();
 }
 
 void Context::place(uint32_t block, const void* data, size_t bytes) {

@@ -16,21 +16,32 @@ struct FreeAligned {
   void operator()(uint8_t* p) const;
 };
 using Aligned = std::unique_ptr<uint8_t, FreeAligned>;
-// Allocates `bytes` of zeros at a multiple of 64.
+// Allocates `bytes` at a multiple of 64. They hold anything: no run reads what nobody wrote.
 Aligned make_aligned(size_t bytes);
 
-// The arena and the scratch of runs: as much as the largest of the programs needs that take turns in it.
+// The memory of runs, arena and scratch: as much as the largest of the programs needs that take turns in it. It is
+// its own and only grows, or its user's.
 class Workspace {
  public:
-  // Makes room for a program on so many threads. Contexts that were made before have to be attached again.
+  // What a program on so many threads needs.
+  static size_t bytes_for(const Program& program, int threads);
+  // Makes room for a program on so many threads. Contexts that were made before have to be attached again. Throws
+  // std::invalid_argument where the user's memory is too small.
   void fit(const Program& program, int threads);
-  uint8_t* arena() const { return arena_.get(); }
-  uint8_t* scratch() const { return scratch_.get(); }
-  size_t bytes() const { return arena_bytes_ + scratch_bytes_; }
+  // Uses the user's memory, which lies at a multiple of 64, from now on; nullptr: its own.
+  void lend(void* memory, size_t bytes);
+  bool uses(const void* memory, size_t bytes) const { return lent_ == memory && lent_bytes_ == bytes; }
+  uint8_t* arena() const { return arena_; }
+  uint8_t* scratch() const { return scratch_; }
+  // Of its own memory.
+  size_t bytes() const { return own_bytes_; }
 
  private:
-  Aligned arena_, scratch_;
-  size_t arena_bytes_ = 0, scratch_bytes_ = 0;
+  Aligned own_;
+  size_t own_bytes_ = 0;
+  uint8_t* lent_ = nullptr;
+  size_t lent_bytes_ = 0;
+  uint8_t *arena_ = nullptr, *scratch_ = nullptr;
 };
 
 std::shared_ptr<Workspace> make_workspace();
@@ -45,6 +56,8 @@ class Context {
   Context(const Program& program, ThreadPool& thread_pool, std::shared_ptr<Workspace> workspace);
   // Takes the workspace's turn for the next runs.
   void attach();
+  // The same in another one.
+  void attach(std::shared_ptr<Workspace> workspace);
 
   // Sets the address of an input or output for the next runs. Throws std::invalid_argument if the memory has
   // another size than the block, or lacks the alignment that its views need.
@@ -76,7 +89,7 @@ class Context {
 
   const Program& program_;
   ThreadPool& thread_pool_;
-  const std::shared_ptr<Workspace> workspace_;
+  std::shared_ptr<Workspace> workspace_;
   std::atomic<bool> running_{false}, failed_{false};
   const std::atomic<bool>* cancelled_ = nullptr;  // of the run that is going on
   std::vector<uint8_t*> blocks_;

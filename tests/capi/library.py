@@ -16,6 +16,7 @@ from intact.engine.compare.c_interface import (
     MAX_RANK,
     OK,
     CErrorText,
+    CMemory,
     COptions,
     CParallelFor,
     CPort,
@@ -112,10 +113,27 @@ class CPlan:
 
     def prepare(self, shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """Bind for inputs of these shapes; returns those of the outputs."""
-        c_shapes = (CShape * max(1, len(shapes)))(
-            *(CShape(len(sizes), (c.c_int64 * MAX_RANK)(*sizes)) for sizes in shapes)
-        )
-        self.call("prepare", self._session, c_shapes)
+        self.call("prepare", self._session, _c_shapes(shapes))
+        return self.output_shapes()
+
+    def prepare_in(self, shapes: Sequence[Sequence[int]], address: int, nbytes: int) -> None:
+        """Bind for inputs of these shapes; runs use this memory."""
+        self.call("prepare_in", self._session, _c_shapes(shapes), address, nbytes)
+
+    def workspace_size(self, shapes: Sequence[Sequence[int]]) -> tuple[int, int]:
+        """Bytes that runs of these shapes take, and bytes of their binding."""
+        memory = CMemory(c.sizeof(CMemory))
+        self.call("workspace_size", self._session, _c_shapes(shapes), c.byref(memory))
+        return int(memory.workspace), int(memory.binding)
+
+    def set_strides(self, kind: str, index: int, strides: Sequence[int] | None) -> None:
+        """Let arrays of an "input" or "output" have these strides; None: dense."""
+        count = 0 if strides is None else len(strides)
+        array = None if strides is None else (c.c_int64 * max(1, count))(*strides)
+        self.call(f"set_{kind}_strides", self._session, index, array, count)
+
+    def output_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the outputs of the prepared session."""
         output_shapes = []
         for index in range(len(self.outputs)):
             shape = CShape()
@@ -130,8 +148,12 @@ class CPlan:
         outputs = {
             name: np.empty(shape, dtype) for (name, dtype), shape in zip(self.outputs, shapes, strict=True)
         }
-        self.call("run", self._session, _pointers(arrays), _pointers(list(outputs.values())))
+        self.run_arrays(arrays, list(outputs.values()))
         return outputs
+
+    def run_arrays(self, inputs: list[NDArray[Any]], outputs: list[NDArray[Any]]) -> None:
+        """Run the prepared session once, by the addresses of the arrays' first elements."""
+        self.call("run", self._session, _pointers(inputs), _pointers(outputs))
 
     def profile(self, inputs: Mapping[str, NDArray[Any]]) -> list[tuple[str, str, str, float]]:
         """Prepare, run once, and return name, kind, kernel and seconds of every native step."""
@@ -169,6 +191,12 @@ class CPlan:
         if not self._shares:
             self._library.intact_close(self._plan)
         self._plan, self._session = c.c_void_p(), c.c_void_p()
+
+
+def _c_shapes(shapes: Sequence[Sequence[int]]) -> Any:
+    return (CShape * max(1, len(shapes)))(
+        *(CShape(len(sizes), (c.c_int64 * MAX_RANK)(*sizes)) for sizes in shapes)
+    )
 
 
 def _pointers(arrays: list[NDArray[Any]]) -> Any:

@@ -56,6 +56,12 @@ class CShape(c.Structure):
     _fields_ = [("rank", c.c_int32), ("sizes", c.c_int64 * MAX_RANK)]
 
 
+class CMemory(c.Structure):
+    """Holds an `intact_memory`."""
+
+    _fields_ = [("size", c.c_size_t), ("workspace", c.c_size_t), ("binding", c.c_size_t)]
+
+
 class CStep(c.Structure):
     """Holds an `intact_step`."""
 
@@ -84,10 +90,14 @@ def load_library(path: str | os.PathLike[str]) -> c.CDLL:
         "output": [plan, index, c.POINTER(CPort), error],
         "session_new": [plan, c.POINTER(session), error],
         "prepare": [session, c.POINTER(CShape), error],
+        "prepare_in": [session, c.POINTER(CShape), c.c_void_p, c.c_size_t, error],
+        "workspace_size": [session, c.POINTER(CShape), c.POINTER(CMemory), error],
         "output_shape": [session, index, c.POINTER(CShape), error],
         "run": [session, arrays, arrays, error],
         "profile": [session, arrays, arrays, c.POINTER(c.c_double), c.c_size_t, error],
         "step_at": [session, index, c.POINTER(CStep), error],
+        "set_input_strides": [session, index, c.POINTER(c.c_int64), c.c_size_t, error],
+        "set_output_strides": [session, index, c.POINTER(c.c_int64), c.c_size_t, error],
         "set_input_type": [session, index, c.c_int, error],
         "set_output_type": [session, index, c.c_int, error],
         "selftest": [plan, error],
