@@ -6,8 +6,9 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 26;  // of one array: more is not tried
 
+constexpr size_t kBytes[] = {1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8};  // of the elements of an intact_type
+
 size_t bytes_of(const intact_shape& shape, intact_type type) {
-  constexpr size_t kBytes[] = {1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8};
   size_t bytes = kBytes[type];
   for (int i = 0; i < shape.rank; ++i) {
     if (shape.sizes[i] == 0) return 0;
@@ -17,8 +18,20 @@ size_t bytes_of(const intact_shape& shape, intact_type type) {
   return bytes;
 }
 
-// Runs a plan with `free` for every size that is free.
-intact_status run(intact_plan* plan, intact_session* session, int64_t free, intact_error* error) {
+// Strides of an array without gaps whose first axis is the fastest: none of it lies as plans have it.
+std::vector<int64_t> turned(const intact_shape& shape, intact_type type) {
+  std::vector<int64_t> strides;
+  auto stride = static_cast<int64_t>(kBytes[type]);
+  for (int axis = 0; axis < shape.rank; ++axis) {
+    strides.push_back(stride);
+    stride *= shape.sizes[axis] > 0 ? shape.sizes[axis] : 1;
+  }
+  return strides;
+}
+
+// Runs a plan with `free` for every size that is free. `is_turned`: arrays are.
+intact_status run(intact_plan* plan, intact_session* session, int64_t free, bool is_turned,
+                  intact_error* error) {
   std::vector<intact_shape> shapes(intact_input_count(plan));
   std::vector<std::vector<unsigned char>> arrays;
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -32,6 +45,10 @@ intact_status run(intact_plan* plan, intact_session* session, int64_t free, inta
     if (bytes > kMostBytes) return INTACT_OK;
     arrays.emplace_back(bytes,
                         static_cast<unsigned char>(free == 2 ? 0 : 7 * i + 1));  // 0: an index that is there
+    if (!is_turned) continue;
+    const auto strides = turned(shapes[i], port.type);
+    const auto status = intact_set_input_strides(session, i, strides.data(), strides.size(), error);
+    if (status != INTACT_OK) return status;
   }
   if (const auto status = intact_prepare(session, shapes.data(), error); status != INTACT_OK) return status;
   const size_t inputs = arrays.size();
@@ -45,6 +62,11 @@ intact_status run(intact_plan* plan, intact_session* session, int64_t free, inta
     const size_t bytes = bytes_of(shape, port.type);
     if (bytes > kMostBytes || intact_workspace_bytes(session) > kMostBytes) return INTACT_OK;
     arrays.emplace_back(bytes);
+    if (!is_turned) continue;
+    const auto strides = turned(shape, port.type);
+    auto status = intact_set_output_strides(session, i, strides.data(), strides.size(), error);
+    if (status == INTACT_OK) status = intact_prepare(session, shapes.data(), error);
+    if (status != INTACT_OK) return status;
   }
   std::vector<void*> places;
   for (auto& array : arrays) places.push_back(array.empty() ? static_cast<void*>(&places) : array.data());
@@ -65,7 +87,9 @@ HostileResult run_hostile(const unsigned char* data, size_t bytes) {
   intact_session* session = nullptr;
   intact_status status = intact_open_memory(data, bytes, &options, &plan, &error);
   if (status == INTACT_OK) status = intact_session_new(plan, &session, &error);
-  for (int64_t free = 1; status == INTACT_OK && free <= 3; ++free) status = run(plan, session, free, &error);
+  for (int64_t free = 1; status == INTACT_OK && free <= 3; ++free) {
+    status = run(plan, session, free, free == 3, &error);
+  }
   if (plan != nullptr && intact_selftest(plan, &error) == INTACT_INTERNAL) status = INTACT_INTERNAL;
   intact_session_free(session);
   intact_close(plan);
