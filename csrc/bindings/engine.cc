@@ -161,12 +161,12 @@ struct HostedPlan {
 
 // A plan that is bound on the kernels of now.
 struct HostedBound {
-  HostedBound(HostedPlan& hosted, const std::vector<Shape>& shapes, ThreadPool& pool, int64_t most_bytes,
-              int64_t near_bytes)
+  HostedBound(HostedPlan& hosted, const std::vector<Shape>& shapes, const engine::CallerArrays& arrays,
+              ThreadPool& pool, int64_t most_bytes, int64_t near_bytes)
       : kernels(hosted.kernels()),
         bound({hosted.plan, hosted.layout, *kernels, hosted.layers, pool, &hosted.host, hosted.is_whole,
                most_bytes, near_bytes},
-              shapes),
+              shapes, arrays),
         choices(hosted.host.take_choices()) {}
 
   const std::shared_ptr<const engine::Kernels> kernels;
@@ -174,13 +174,55 @@ struct HostedBound {
   const std::vector<PythonHost::Choice> choices;  // where nobody asked for layers
 };
 
+// Strides of the arrays of inputs or outputs; None: dense.
+std::vector<engine::CallerArray> caller_arrays(const nb::list& strides) {
+  std::vector<engine::CallerArray> arrays;
+  for (const nb::handle port : strides) {
+    arrays.push_back({false, !port.is_none(), port.is_none() ? engine::Axes{} : shape_of(port)});
+  }
+  return arrays;
+}
+
 std::unique_ptr<HostedBound> bind(HostedPlan& hosted, const nb::list& shapes, ThreadPool& pool,
-                                  int64_t most_bytes, int64_t near_bytes) {
+                                  int64_t most_bytes, int64_t near_bytes, const nb::list& input_strides,
+                                  const nb::list& output_strides) {
   std::vector<Shape> sizes;
   for (const nb::handle shape : shapes) sizes.push_back(shape_of(shape));
   require(sizes.size() == hosted.plan.inputs.size(), "a shape for each input");
   hosted.host.begin();
-  return std::make_unique<HostedBound>(hosted, sizes, pool, most_bytes, near_bytes);
+  const engine::CallerArrays arrays{caller_arrays(input_strides), caller_arrays(output_strides)};
+  return std::make_unique<HostedBound>(hosted, sizes, arrays, pool, most_bytes, near_bytes);
+}
+
+using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
+
+// Sets the address of an input or output for the next run, which lies as it was bound.
+void place(Context& context, const Bound& bound, uint32_t block, const engine::OuterArray& outer,
+           const AnyArray& array) {
+  const auto nbytes = static_cast<size_t>(outer.nbytes);
+  if (nbytes == 0) return context.place(block, nullptr, 0);  // or strings, which lie elsewhere
+  const Shape& shape = bound.shape(outer.value);
+  const auto itemsize = static_cast<int64_t>(array.itemsize());
+  bool fits = array.ndim() == static_cast<size_t>(shape.rank) && itemsize == outer.itemsize;
+  for (int i = 0; fits && i < shape.rank; ++i) {
+    const auto axis = static_cast<size_t>(i);
+    fits = static_cast<int64_t>(array.shape(axis)) == shape[i] &&
+           (shape[i] == 1 || array.stride(axis) * itemsize == outer.strides[i]);
+  }
+  require(fits, "an array of an input or output has other sizes or strides than it was bound for");
+  context.place(block, static_cast<const uint8_t*>(array.data()) + outer.first, nbytes);
+}
+
+void place_all(const HostedBound& hosted, Context& context, const nb::list& inputs, const nb::list& outputs) {
+  const Bound& bound = hosted.bound;
+  require(inputs.size() == bound.inputs().size() && outputs.size() == bound.outputs().size(),
+          "an array for each input and output");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    place(context, bound, bound.input_blocks()[i], bound.inputs()[i], nb::cast<AnyArray>(inputs[i]));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    place(context, bound, bound.output_blocks()[i], bound.outputs()[i], nb::cast<AnyArray>(outputs[i]));
+  }
 }
 
 // (native step, its forms, the place of the default) of each layer that has several forms.
@@ -226,12 +268,6 @@ nb::list shapes(const HostedBound& hosted) {
   return found;
 }
 
-std::vector<std::string> kernel_names(const HostedBound& hosted) {
-  std::vector<std::string> names;
-  for (const auto& step : hosted.bound.program().steps()) names.emplace_back(step->name());
-  return names;
-}
-
 // (bytes, first step, last step) of memory that is taken: where each lies, and the bytes of all.
 std::pair<std::vector<int64_t>, int64_t> place_spans(
     const std::vector<std::tuple<int64_t, int, int>>& given) {
@@ -265,8 +301,8 @@ void bind_engine(nb::module_& m) {
   m.def("place_spans", &place_spans, "spans"_a);
   nb::class_<HostedPlan>(m, "HostedPlan")
       .def(nb::init<const std::string&, nb::object, bool>(), "json"_a, "host"_a, "is_whole"_a)
-      .def("bind", &bind, "shapes"_a, "thread_pool"_a, "most_bytes"_a, "near_bytes"_a, nb::keep_alive<0, 1>(),
-           nb::keep_alive<0, 3>())
+      .def("bind", &bind, "shapes"_a, "thread_pool"_a, "most_bytes"_a, "near_bytes"_a, "input_strides"_a,
+           "output_strides"_a, nb::keep_alive<0, 1>(), nb::keep_alive<0, 3>())
       .def("forget_layers", [](HostedPlan& hosted) { hosted.layers.clear(); });
   m.def(
       "crc32",
@@ -280,6 +316,7 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro(
           "program", [](const HostedBound& b) -> const Program& { return b.bound.program(); },
           nb::rv_policy::reference_internal)
+      .def("place_arrays", &place_all, "context"_a, "inputs"_a, "outputs"_a)
       .def_prop_ro("input_blocks", [](const HostedBound& b) { return b.bound.input_blocks(); })
       .def_prop_ro("output_blocks", [](const HostedBound& b) { return b.bound.output_blocks(); })
       .def_prop_ro("held_bytes", [](const HostedBound& b) { return b.bound.held_bytes(); })
@@ -288,7 +325,6 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("labels", &labels)
       .def_prop_ro("parts", &parts)
       .def_prop_ro("times", &times)
-      .def_prop_ro("kernels", &kernel_names)
       .def_prop_ro("shapes", &shapes)
       .def(
           "shape", [](const HostedBound& b, int tensor) { return tuple_of(b.bound.shape(tensor)); },

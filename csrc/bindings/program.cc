@@ -4,6 +4,7 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -80,6 +81,13 @@ size_t items(const Program& program, size_t step) {
   return program.steps()[step]->items();
 }
 
+// The names of all steps in profiles.
+std::vector<std::string> kernels(const Program& program) {
+  std::vector<std::string> names;
+  for (const auto& step : program.steps()) names.emplace_back(step->name());
+  return names;
+}
+
 double share(const Program& program, size_t step, int threads) {
   require(step < program.steps().size(), "no such step");
   require(threads >= 1 && threads <= kMostThreads, "a step is run by at least one thread");
@@ -141,14 +149,22 @@ void bind_program(nb::module_& m) {
           "add", [](Program& p, const NativeStep& s) { p.add(s.step); }, "step"_a)
       .def("loops", &loops, "step"_a)
       .def("items", &items, "step"_a)
+      .def_prop_ro("kernels", &kernels)
       .def("largest_share", &share, "step"_a, "threads"_a)
       .def("__len__", [](const Program& p) { return p.steps().size(); });
   nb::class_<ThreadPool>(m, "ThreadPool")
       .def(nb::init<int, bool>(), "threads"_a, "spin"_a)
       .def_prop_ro("threads", &ThreadPool::threads);
+  nb::class_<Workspace>(m, "Workspace")
+      .def(nb::new_(&make_workspace))
+      .def_prop_ro("nbytes", &Workspace::bytes);
   nb::class_<Context>(m, "Context")
       .def(nb::init<const Program&, ThreadPool&, bool>(), "program"_a, "thread_pool"_a, "checked"_a = false,
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+      .def(nb::init<const Program&, ThreadPool&, std::shared_ptr<Workspace>>(), "program"_a, "thread_pool"_a,
+           "workspace"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+      .def(
+          "attach", [](Context& c, std::shared_ptr<Workspace> w) { c.attach(std::move(w)); }, "workspace"_a)
       .def(
           "place", [](Context& c, uint32_t b, AnyIn x) { c.place(b, x.data(), x.nbytes()); }, "block"_a,
           "array"_a.noconvert())

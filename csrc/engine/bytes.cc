@@ -9,7 +9,6 @@ namespace intact::engine {
 Bytes aligned_copy(const void* data, size_t bytes) {
   std::shared_ptr<uint8_t> memory(make_aligned(bytes + kSlack));
   if (bytes > 0) std::memcpy(memory.get(), data, bytes);
-  std::memset(memory.get() + bytes, 0, kSlack);
   return {{memory.get(), bytes}, memory};
 }
 

@@ -26,6 +26,7 @@ struct CallerArrays {
 struct OuterArray {
   int value = kNoValue;  // the tensor
   bool is_float = false, is_dense = true;
+  int64_t itemsize = 0;
   Axes strides;  // bytes, in ONNX's order of axes
   int64_t first = 0;  // bytes from element (0, ..., 0) to the lowest address that is touched: 0 or less
   int64_t nbytes = 0;  // from there to the end of the highest element

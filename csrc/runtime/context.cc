@@ -11,8 +11,6 @@
 namespace intact {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
-
 double now() {
   using Clock = std::chrono::steady_clock;
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
@@ -30,10 +28,12 @@ struct Held {
 
 }  // namespace
 
-void FreeAligned::operator()(uint8_t* p) const { ::operator delete(p, kAlignment); }
-
 Aligned make_aligned(size_t bytes) {
-  return Aligned(static_cast<uint8_t*>(::operator new(bytes, kAlignment)));
+  // Pages that are fresh from the system are zero already, which `calloc` knows.
+  void* const block = std::calloc(bytes + 63, 1);
+  if (block == nullptr) throw std::bad_alloc();
+  const auto address = reinterpret_cast<uintptr_t>(block);
+  return {static_cast<uint8_t*>(block) + (align64(address) - address), FreeAligned{block}};
 }
 
 std::shared_ptr<Workspace> make_workspace() { return std::make_shared<Workspace>(); }
@@ -91,6 +91,7 @@ void Context::attach() {
 }
 
 void Context::attach(std::shared_ptr<Workspace> workspace) {
+  if (checker_ != nullptr) return;
   workspace_ = std::move(workspace);
   attach();
 }

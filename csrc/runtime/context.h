@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -13,10 +14,11 @@
 namespace intact {
 
 struct FreeAligned {
-  void operator()(uint8_t* p) const;
+  void* block = nullptr;  // as it was allocated
+  void operator()(uint8_t*) const { std::free(block); }
 };
 using Aligned = std::unique_ptr<uint8_t, FreeAligned>;
-// Allocates `bytes` at a multiple of 64. They hold anything: no run reads what nobody wrote.
+// Allocates `bytes` of zeros at a multiple of 64.
 Aligned make_aligned(size_t bytes);
 
 // The memory of runs, arena and scratch: as much as the largest of the programs needs that take turns in it. It is
@@ -56,7 +58,7 @@ class Context {
   Context(const Program& program, ThreadPool& thread_pool, std::shared_ptr<Workspace> workspace);
   // Takes the workspace's turn for the next runs.
   void attach();
-  // The same in another one.
+  // The same in another one; checked runs stay in their own.
   void attach(std::shared_ptr<Workspace> workspace);
 
   // Sets the address of an input or output for the next runs. Throws std::invalid_argument if the memory has

@@ -72,7 +72,7 @@ class IndexedCopy final : public Step {
   template <class Index, class Unit>
   void run_of(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, Unit unit) const {
     // Local copies: a store of bytes may alias a member, which would then be loaded again.
-    const auto [by_index, by_x, by_y] = steps_;
+    const int64_t by_index = steps_[0], by_x = steps_[1], by_y = steps_[2];
     const Line line = views_.line;
     const bool once = once_;
     bool failed = false;

@@ -87,6 +87,24 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class Strided(Protocol):
+    """A backend that reads and writes callers' arrays as they lie."""
+
+    def compile_strided(
+        self, plan: Plan, shapes: Mapping[str, Shape], strides: Mapping[str, Shape]
+    ) -> Executable:
+        """Make a plan without parts executable for arrays with strides.
+
+        Args:
+            plan: The plan.
+            shapes: Of its inputs.
+            strides: Bytes along each axis, of the inputs and outputs whose arrays are not dense.
+        Raises:
+            QuantValueError: No array can have these, or elements of an output overlap.
+        """
+
+
+@runtime_checkable
 class Tunable(Protocol):
     """A backend whose layers have several forms, of which it can find out the fastest.
 

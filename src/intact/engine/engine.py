@@ -14,6 +14,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.atomic import replacing
-from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
+from intact.engine.backend import Backend, Executable, Options, Packed, Strided, Tunable
 from intact.engine.backends import make_backend
 from intact.engine.files.plan_files import load, save
 from intact.engine.kernel_choices import FormChoice
@@ -35,7 +36,7 @@ from intact.engine.shapes import retry_with_sizes, zeros_of
 from intact.engine.specialize import Plans
 from intact.engine.steps import BlockFloatLinear, Dim, Shape, Step
 from intact.engine.steps.base.wiring import constants
-from intact.engine.user_arrays import as_input, as_output
+from intact.engine.user_arrays import as_input, as_output, strides_of
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
 from intact.timings import Timings
@@ -128,21 +129,43 @@ class Engine:
 
         Args:
             inputs: Array of each input: NumPy's or anything with DLPack on the CPU. It is not copied where
-                it is dense. Of strings, an array of NumPy's strings, or of Python's (dtype object).
-            out: Arrays to write outputs into, dense, by name; the others are made.
+                it is dense, nor where it is large and native code runs the whole plan: turned axes and gaps
+                are read as they lie. Of strings, an array of NumPy's strings, or of Python's (dtype object).
+            out: Arrays to write outputs into by name; the others are made. They are dense, unless native code
+                runs the whole plan.
         Returns:
             Array of each output; of strings, of Python's (dtype object).
         Raises:
             QuantValueError: An input or output array does not fit; names it.
         """
-        arrays = self._check_inputs(inputs)
+        arrays = self._check_inputs(inputs, strided=self._takes_strides)
+        strides = strides_of(arrays | (self._fitting(out) if out else {})) if self._takes_strides else {}
 
         def run(executable: Executable) -> dict[str, NDArray[Any]]:
             outputs = self._outputs(executable, out or {})
             executable.run(arrays, outputs)
             return outputs
 
+        if strides:
+            return run(self._strided_executable(self._sizes(_shapes(arrays)), strides))
         return self._with_executable(arrays, run)
+
+    @cached_property
+    def _takes_strides(self) -> bool:
+        """Whether arrays may lie in any way: native code runs the whole plan, whatever the sizes."""
+        native = all(step.native for step in self.plan.steps) and not self.plan.model
+        return native and isinstance(self.backend, Strided)
+
+    def _fitting(self, out: Arrays) -> dict[str, Any]:
+        """Return the arrays of outputs that have as many axes as these; `_outputs` refuses the others."""
+        ranks = {port.name: len(port.shape) for port in self.outputs}
+        return {name: array for name, array in out.items() if np.ndim(array) == ranks.get(name)}
+
+    def _strided_executable(self, sizes: dict[str, Shape], strides: dict[str, Shape]) -> Executable:
+        backend = self.backend
+        assert isinstance(backend, Strided)
+        key = (tuple(sizes.values()), tuple(strides.items()))
+        return self._ready.get(key, lambda: backend.compile_strided(self.plan, sizes, strides))
 
     def _with_executable(self, arrays: Arrays, use: Callable[[Executable], Used]) -> Used:
         """Call `use` with an executable for these inputs, chosen by shapes and by deciding values.
@@ -316,12 +339,12 @@ class Engine:
         shapes = {p.name: tuple(1 if isinstance(d, str) else d for d in p.shape) for p in self.inputs}
         return {p.name: zeros_of(shapes[p.name], p.dtype) for p in self.inputs}
 
-    def _check_inputs(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
+    def _check_inputs(self, inputs: Arrays, *, strided: bool = False) -> dict[str, NDArray[Any]]:
         _check_names(inputs, self.plan.inputs, "input")
         for name in self.plan.inputs:
             if name not in inputs:
                 raise QuantValueError(f"input '{name}'", "no array", "one", "pass every input once")
-        return {p.name: as_input(inputs[p.name], p.name, p.dtype) for p in self.inputs}
+        return {p.name: as_input(inputs[p.name], p.name, p.dtype, strided=strided) for p in self.inputs}
 
     def _outputs(self, executable: Executable, out: Arrays) -> dict[str, NDArray[Any]]:
         _check_names(out, self.plan.outputs, "output")
@@ -332,7 +355,9 @@ class Engine:
             array = out.get(port.name)
             fresh = array is None
             outputs[port.name] = (
-                np.empty(shape, port.dtype) if fresh else as_output(array, port.name, port.dtype, shape)
+                np.empty(shape, port.dtype)
+                if fresh
+                else as_output(array, port.name, port.dtype, shape, strided=self._takes_strides)
             )
         return outputs
 

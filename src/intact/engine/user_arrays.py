@@ -1,7 +1,8 @@
-"""Convert callers' arrays to the dense arrays that an engine reads and writes."""
+"""Convert callers' arrays to the arrays that an engine reads and writes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -13,8 +14,19 @@ from intact.errors import QuantValueError
 from intact.string_arrays import as_strings
 
 
-def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
-    """Return a dense array of `dtype`, in the same memory where possible. bfloat16 is taken for float32.
+STRIDED_BYTES = 2**16
+"""Of an array that is bound as it lies where it is not dense: NumPy copies a smaller one in less time than a
+plan is bound for new strides (100 to 300 microseconds)."""
+
+
+def as_input(array: Any, name: str, dtype: str, *, strided: bool = False) -> NDArray[Any]:
+    """Return an array of `dtype`, in the same memory where possible. bfloat16 is taken for float32.
+
+    Args:
+        array: NumPy's, or anything with DLPack on the CPU.
+        name: Of the input.
+        dtype: Of the array that is wanted.
+        strided: Leave large arrays that are not dense where they lie.
 
     Raises:
         QuantValueError: It is no array on the CPU, or of another dtype.
@@ -29,23 +41,38 @@ def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
     flags = dense.flags
     if flags.c_contiguous and flags.aligned:  # `require` takes a microsecond to say so
         return dense
+    if strided and flags.aligned and dense.nbytes >= STRIDED_BYTES:
+        return dense
     return np.require(dense, requirements=["C", "A"])
 
 
-def as_output(array: Any, name: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+def strides_of(arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the strides, in bytes, of the arrays that are not dense."""
+    return {
+        name: array.strides
+        for name, array in arrays.items()
+        if isinstance(array, np.ndarray) and not array.flags.c_contiguous
+    }
+
+
+def as_output(
+    array: Any, name: str, dtype: str, shape: tuple[int, ...], *, strided: bool = False
+) -> NDArray[Any]:
     """Return the array that an output is written into.
 
     Raises:
-        QuantValueError: It has another dtype or shape, or is not dense, aligned and writable.
+        QuantValueError: It has another dtype or shape, or is not aligned and writable; or, unless `strided`,
+            not dense.
     """
     target = _as_numpy(array, f"output '{name}'")
     flags = target.flags
-    fits = flags.c_contiguous and flags.aligned and flags.writeable
+    fits = (strided or flags.c_contiguous) and flags.aligned and flags.writeable
     if target.dtype != np.dtype(dtype) or target.shape != shape or not fits:
+        kind = "writable" if strided else "dense, writable"
         raise QuantValueError(
             f"output '{name}'",
-            f"{'a' if fits else 'no dense, writable'} {target.dtype} array of shape {target.shape}",
-            f"a dense, writable {dtype} array of shape {shape}",
+            f"{'a' if fits else f'no {kind}'} {target.dtype} array of shape {target.shape}",
+            f"a {kind} {dtype} array of shape {shape}",
             "pass such an array, or none to get a new one",
         )
     return target

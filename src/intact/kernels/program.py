@@ -72,6 +72,18 @@ class ThreadPool:
         cpus = available_cpus()
         self.threads = cpus if threads is None else thread_pool_size(threads)
         self.native = _native.ThreadPool(self.threads, self.threads <= cpus)
+        self._idle: list[_native.Workspace] = []
+
+    def take_workspace(self) -> _native.Workspace:
+        """Take memory of runs, which programs share that take turns; it grows as they need."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _native.Workspace()
+
+    def give_back(self, workspace: _native.Workspace) -> None:
+        """Return memory of runs to other runs."""
+        self._idle.append(workspace)
 
 
 class Program:
@@ -81,27 +93,22 @@ class Program:
         thread_pool: The threads of a run; or their number.
 
     Attributes:
-        kernels: The name of each step in profiles.
+        native: The program as native code has it.
+        thread_pool: The threads of a run.
     """
 
-    def __init__(self, thread_pool: ThreadPool | int = 1) -> None:
-        self.native = _native.Program()
+    def __init__(self, thread_pool: ThreadPool | int = 1, native: _native.Program | None = None) -> None:
+        self.native = _native.Program() if native is None else native
         self.thread_pool = ThreadPool(thread_pool) if isinstance(thread_pool, int) else thread_pool
-        self.kernels: list[str] = []
         self._inputs: list[int] = []
         self._outputs: list[int] = []
         self._idle: list[Context] = []
+        self._workspaces: dict[Context, _native.Workspace] = {}
 
-    @classmethod
-    def of(
-        cls, native: _native.Program, thread_pool: ThreadPool, kernels: list[str], inputs: list[int],
-        outputs: list[int],
-    ) -> Program:  # fmt: skip
-        """Return a program that native code has made, with its blocks of inputs and outputs."""
-        program = cls(thread_pool)
-        program.native, program.kernels = native, kernels
-        program._inputs, program._outputs = inputs, outputs
-        return program
+    @property
+    def kernels(self) -> list[str]:
+        """The name of each step in profiles."""
+        return self.native.kernels
 
     def arena(self, nbytes: int) -> None:
         """Set the size of the arena, before the first step. `SLACK` more bytes follow it."""
@@ -155,7 +162,6 @@ class Program:
             ValueError: A view leaves its block, or the step writes a block that is read-only.
         """
         self.native.add(step)
-        self.kernels.append(step.name)
 
     def loops(self, step: int) -> dict[str, int]:
         """Return the products per run of each inner loop of a step, by name.
@@ -202,14 +208,24 @@ class Program:
             self.give_back(context)
 
     def take(self) -> Context:
-        """Take a context that no other run uses."""
+        """Take a context that no other run uses, in memory that other programs use as well."""
+        workspace = self.thread_pool.take_workspace()
         try:
-            return self._idle.pop()
+            context = self._idle.pop()
+            context.attach(workspace)
         except IndexError:
-            return Context(self.native, self.thread_pool.native, _is_checked())
+            thread_pool = self.thread_pool.native
+            context = (
+                Context(self.native, thread_pool, True)
+                if _is_checked()
+                else Context(self.native, thread_pool, workspace)
+            )
+        self._workspaces[context] = workspace
+        return context
 
     def give_back(self, context: Context) -> None:
         """Return a context for other runs."""
+        self.thread_pool.give_back(self._workspaces.pop(context))
         self._idle.append(context)
 
     def place(

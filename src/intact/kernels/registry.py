@@ -120,6 +120,11 @@ def _alternatives(family: str, max_isa: str, forced: str) -> tuple[str, ...]:
 def machine() -> str:
     """Return the key of stored timings: processor, cores, permitted features, and version of INTact."""
     limit, _ = _environment()
+    return _machine(limit)
+
+
+@lru_cache  # the count of processors alone takes 30 microseconds, and every binding asks
+def _machine(limit: str) -> str:
     permitted = ISA_LEVELS[limit] if limit in ISA_LEVELS else cpu_features().keys()
     features = [name for name, exists in cpu_features().items() if exists and name in permitted]
     return f"{processor()}, {os.cpu_count()} cores, {' '.join(features) or 'none'}, intact {__version__}"

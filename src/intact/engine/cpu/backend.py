@@ -70,6 +70,12 @@ class CpuBackend:
         """Bind a plan to kernels, and pack the weights that are not packed yet."""
         return CpuExecutable(plan, self._bind(plan, shapes, sizes=known_shapes), self._fallback_of(plan))
 
+    def compile_strided(
+        self, plan: Plan, shapes: Mapping[str, Shape], strides: Mapping[str, Shape]
+    ) -> CpuExecutable:
+        """Bind a plan for arrays of inputs and outputs that are not dense."""
+        return CpuExecutable(plan, self._bind(plan, shapes, strides=strides), self._fallback_of(plan))
+
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Run with memory for every tensor, for which the plan is bound anew."""
         shapes, sizes = {name: array.shape for name, array in inputs.items()}, dict[str, Shape]()
@@ -124,7 +130,7 @@ class CpuBackend:
     def _bind(
         self, plan: Plan, shapes: Mapping[str, Shape], *, reuse: bool = True,
         chooser: FormChooser | None = None, packed: Packed | None = None,
-        sizes: Mapping[str, Shape] | None = None,
+        sizes: Mapping[str, Shape] | None = None, strides: Mapping[str, Shape] | None = None,
     ) -> Bound:  # fmt: skip
         if chooser is None:
             chooser = FormChooser(self.timings.of(machine()), self._measured)
@@ -132,7 +138,7 @@ class CpuBackend:
             prepared = self._prepare(plan, whole=not reuse)
             prepared.host.chooser, prepared.host.known_shapes = chooser, sizes or {}
             prepared.host.packed_weights = self.packed_weights if packed is None else packed
-            bound = prepared.bind(shapes, self._pool)
+            bound = prepared.bind(shapes, self._pool, strides or {})
         if chooser.asks:
             self._used.update(name_of(c.layer, form) for c in bound.choices.values() for form in c.seconds)
         return bound
@@ -176,8 +182,8 @@ class CpuExecutable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it holds: memory of a run, what was worked out for these sizes, and the steps."""
-        return self.bound.arena + self.bound.held_bytes + _STEP_BYTES * len(self.bound.program)
+        """Bytes that it holds: what was worked out for these sizes, and the steps. Memory of runs is shared."""
+        return self.bound.held_bytes + _STEP_BYTES * len(self.bound.program)
 
     @property
     def choices(self) -> list[tuple[Step, FormChoice]]:

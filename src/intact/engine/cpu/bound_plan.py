@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from intact.engine.kernel_choices import FormChoice
 from intact.engine.plan import Plan
 from intact.engine.steps import Shape, Step
 from intact.engine.steps.base.wiring import writes
-from intact.kernels import NEAR_BYTES, HostedBound, HostedPlan, Program, ThreadPool, kernels_in_use
+from intact.kernels import NEAR_BYTES, Context, HostedBound, HostedPlan, Program, ThreadPool, kernels_in_use
 from intact.limits import ENGINE_BYTES
 
 
@@ -62,8 +63,10 @@ class PreparedPlan:
         self._packed_weights = self.host.packed_weights
         self.numbers = {name: number for number, name in enumerate(plan.tensors)}
 
-    def bind(self, inputs: Mapping[str, Shape], thread_pool: ThreadPool) -> Bound:
-        """Bind the plan for inputs of these shapes.
+    def bind(
+        self, inputs: Mapping[str, Shape], thread_pool: ThreadPool, strides: Mapping[str, Shape]
+    ) -> Bound:
+        """Bind the plan for inputs of these shapes, and for arrays of inputs and outputs with these strides.
 
         Raises:
             QuantValueError: The shapes contradict each other or the plan.
@@ -75,7 +78,11 @@ class PreparedPlan:
             self._native.forget_layers()
             self._packed_weights = self.host.packed_weights
         shapes = [inputs[name] for name in self.plan.inputs]
-        native = self._native.bind(shapes, thread_pool.native, ENGINE_BYTES.most, NEAR_BYTES)
+        native = self._native.bind(
+            shapes, thread_pool.native, ENGINE_BYTES.most, NEAR_BYTES,
+            [strides.get(name) for name in self.plan.inputs] if strides else [],
+            [strides.get(name) for name in self.plan.outputs] if strides else [],
+        )  # fmt: skip
         return Bound(self, native, thread_pool, self.host.choices)
 
 
@@ -100,9 +107,7 @@ class Bound:
     ) -> None:  # fmt: skip
         self.plan, self._numbers = prepared.plan, prepared.numbers
         self._native, self._choices = native, choices
-        self.program = Program.of(
-            native.program, thread_pool, native.kernels, native.input_blocks, native.output_blocks
-        )
+        self.program = Program(thread_pool, native.program)
         self.arena, self.held_bytes = native.arena_bytes, native.held_bytes
 
     @cached_property
@@ -153,6 +158,12 @@ class Bound:
         inputs = dict(zip(native.input_blocks, ((True, name) for name in plan.inputs), strict=True))
         outputs = dict(zip(native.output_blocks, ((False, name) for name in plan.outputs), strict=True))
         return {**inputs, **outputs}
+
+    def place_arrays(
+        self, context: Context, inputs: list[NDArray[Any]], outputs: list[NDArray[Any]]
+    ) -> None:
+        """Set the addresses of inputs and outputs, which lie as they were bound."""
+        self._native.place_arrays(context, inputs, outputs)
 
     def shape(self, name: str) -> Shape:
         """Return the shape of a tensor."""

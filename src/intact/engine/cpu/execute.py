@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.cpu.arrays import dtype_of
-from intact.engine.cpu.bound_plan import Bound
+from intact.engine.cpu.bound_plan import Bound, Place
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
 from intact.engine.steps import (
@@ -24,6 +24,7 @@ from intact.engine.steps import (
     Rotary,
     ScatterElements,
     ScatterRows,
+    Shape,
     Step,
 )
 from intact.kernels import ARENA, Context
@@ -61,8 +62,8 @@ def execute(
         plan: The plan.
         bound: It, made native for the shapes of `inputs`.
         fallback: Runs what no kernel does.
-        inputs: Dense arrays of the inputs.
-        outputs: Dense arrays, which receive the outputs.
+        inputs: Arrays of the inputs, which lie as the plan was bound for them.
+        outputs: Such arrays, which receive the outputs.
         context: Memory that no other run uses.
         seconds: Receives what every part took.
     Returns:
@@ -70,7 +71,7 @@ def execute(
     Raises:
         QuantValueError: An index of rows that are not there; names it.
     """
-    bound.program.place(
+    bound.place_arrays(
         context,
         [_numbers(inputs[name]) for name in plan.inputs],
         [_numbers(outputs[name]) for name in plan.outputs],
@@ -142,6 +143,19 @@ def _memory(plan: Plan, bound: Bound, inputs: Arrays, outputs: Arrays, context: 
         else:
             is_input, owner = bound.blocks[place.block]
             array = (inputs if is_input else outputs)[owner]
+            if not array.flags.c_contiguous:
+                return np.asarray(_Window(array, place, shape, dtype))
         return np.ndarray(shape, dtype, array.data, place.offset, place.strides)
 
     return at
+
+
+class _Window:
+    """Presents a tensor in a caller's array that is not dense, which NumPy takes for no buffer."""
+
+    def __init__(self, array: NDArray[Any], place: Place, shape: Shape, dtype: np.dtype[Any]) -> None:
+        self._array = array  # which outlives what is made of this
+        self.__array_interface__ = {
+            "version": 3, "shape": shape, "typestr": dtype.str, "strides": place.strides,
+            "data": (array.__array_interface__["data"][0] + place.offset, False),
+        }  # fmt: skip
