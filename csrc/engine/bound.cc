@@ -227,6 +227,10 @@ Bound::Bound(const Target& target, Sizes sizes, const CallerArrays& arrays)
   check_bytes(outside + arena.nbytes);
   place_tensors(arena);
   make_steps(arena.nbytes, outside);
+  if (target.host == nullptr) {  // nobody else asks where tensors lie: memory that the next binding has again
+    layout_ = {};
+    places_ = {};
+  }
 }
 
 void Bound::check_room(size_t bytes) const {

@@ -56,7 +56,7 @@ def run_with_strides(
 ) -> dict[str, bytes]:
     """Run with arrays that `scatter` makes; the bytes of the outputs."""
     arrays = [np.asarray(feeds[name], dtype) for name, dtype in opened.inputs]
-    for index, name in enumerate(opened.outputs):
+    for index in range(len(opened.outputs)):
         opened.set_strides("output", index, None)
     for index in range(len(arrays)):
         opened.set_strides("input", index, None)

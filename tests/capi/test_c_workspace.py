@@ -1,4 +1,4 @@
-"""What `intact_workspace_size` says before a session is prepared is what runs take, also in the caller's memory."""
+"""`intact_workspace_size` says what runs take before a session is prepared, also in the caller's memory."""
 
 from __future__ import annotations
 

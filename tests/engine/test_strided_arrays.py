@@ -67,7 +67,8 @@ def test_outputs_that_overlap_or_do_not_fit_are_refused(engine):
     repeated = np.lib.stride_tricks.as_strided(row, want.shape, (0, 0, 0, 4))
     other = np.zeros((1, 8, 4, 4), want.dtype)
     for out, message in (
-        (repeated, "do not overlap"), (other[:, ::2, ::2], "array of shape"), (other[0, ::2], "array of shape"),
+        (repeated, "do not overlap"), (other[:, ::2, ::2], "array of shape"),
+        (other[0, ::2], "array of shape"),
         (other.astype(np.float64)[:, ::2], "array of shape"),
     ):  # fmt: skip
         with pytest.raises(QuantValueError, match=f"'{name}'.*{message}"):

@@ -13,7 +13,6 @@ from intact.bfloat16_tensors import without_bfloat16
 from intact.errors import QuantValueError
 from intact.string_arrays import as_strings
 
-
 STRIDED_BYTES = 2**16
 """Of an array that is bound as it lies where it is not dense: NumPy copies a smaller one in less time than a
 plan is bound for new strides (100 to 300 microseconds)."""

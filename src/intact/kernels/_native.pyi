@@ -227,8 +227,13 @@ def place_spans(spans: list[tuple[int, int, int]]) -> tuple[list[int], int]: ...
 class HostedPlan:
     def __init__(self, json: str, host: object, is_whole: bool) -> None: ...
     def bind(
-        self, shapes: list[tuple[int, ...]], thread_pool: ThreadPool, most_bytes: int, near_bytes: int,
-        input_strides: list[tuple[int, ...] | None], output_strides: list[tuple[int, ...] | None],
+        self,
+        shapes: list[tuple[int, ...]],
+        thread_pool: ThreadPool,
+        most_bytes: int,
+        near_bytes: int,
+        input_strides: list[tuple[int, ...] | None],
+        output_strides: list[tuple[int, ...] | None],
     ) -> HostedBound: ...
     def forget_layers(self) -> None: ...
 

@@ -182,7 +182,7 @@ class CpuExecutable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it holds: what was worked out for these sizes, and the steps. Memory of runs is shared."""
+        """Bytes of what was worked out for these sizes, and of the steps. Memory of runs is shared."""
         return self.bound.held_bytes + _STEP_BYTES * len(self.bound.program)
 
     @property

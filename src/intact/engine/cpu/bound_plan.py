@@ -159,9 +159,7 @@ class Bound:
         outputs = dict(zip(native.output_blocks, ((False, name) for name in plan.outputs), strict=True))
         return {**inputs, **outputs}
 
-    def place_arrays(
-        self, context: Context, inputs: list[NDArray[Any]], outputs: list[NDArray[Any]]
-    ) -> None:
+    def place_arrays(self, context: Context, inputs: list[NDArray[Any]], outputs: list[NDArray[Any]]) -> None:
         """Set the addresses of inputs and outputs, which lie as they were bound."""
         self._native.place_arrays(context, inputs, outputs)
 
