@@ -29,6 +29,7 @@ class Evenest {
  private:
   const int threads_;
   int64_t least_ = -1;
+  int64_t equal_share_ = 0;  // of the coarsest cut's work: no finer cut has less, for it rounds up more
   size_t items_ = 0;
 };
 
