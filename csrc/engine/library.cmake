@@ -20,6 +20,7 @@ else()
   # What a new set of sizes runs through. All else reads plans once: half the size.
   list(TRANSFORM BINDING_FILES REPLACE "(.+)" "csrc/engine/\\1.cc")
   set_source_files_properties(${BINDING_FILES} PROPERTIES COMPILE_OPTIONS -O2)
+  set_source_files_properties(${INTERFACE} PROPERTIES COMPILE_OPTIONS -Os)
 endif()
 target_compile_options(intact_engine PRIVATE ${SANITIZE} ${COVERAGE})
 
