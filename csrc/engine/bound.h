@@ -66,8 +66,8 @@ class Bound {
   // Allocates what `run` needs, in memory that bindings for other sizes may share, and starts its threads. To
   // be called again where another one was prepared in that memory meanwhile.
   void prepare_run(const std::shared_ptr<Workspace>& workspace = make_workspace());
-  // Arrays of the ports' sizes, by their elements (0, ..., 0). Once `cancelled` is true, the run stops before its
-  // next native step. Throws Failure.
+  // Arrays of the ports' sizes, by their elements (0, ..., 0). Once `cancelled` is true, the run stops before
+  // its next native step. Throws Failure.
   // `seconds`: one number per native step, or nullptr.
   void run(const void* const* inputs, void* const* outputs, const std::atomic<bool>& cancelled,
            double* seconds = nullptr);

@@ -1,4 +1,4 @@
-// The caller's arrays of inputs and outputs: dense and of the port's type, unless a session was told otherwise.
+// The caller's arrays of inputs and outputs: dense and of the port's type, unless the caller says otherwise.
 #pragma once
 
 #include <memory>
@@ -32,8 +32,8 @@ struct OuterArray {
   int64_t nbytes = 0;  // from there to the end of the highest element
 };
 
-// Throws Failure (INTACT_BAD_ARGUMENT) for strides that no array of these sizes can have: too few or too many,
-// no multiples of the element, beyond 2^44 bytes, or of an output whose elements overlap.
+// Throws Failure (INTACT_BAD_ARGUMENT) for strides that no array of these sizes can have: too few or too
+// many, no multiples of the element, beyond 2^44 bytes, or of an output whose elements overlap.
 OuterArray outer_array(const Plan& plan, int value, const Shape& shape, const CallerArray& array,
                        bool is_output);
 

@@ -5,8 +5,8 @@
 // outputs of the plan are row-major whatever touches them: where that contradicts, they are staged, and are
 // copied.
 //
-// A caller's array with strides is read or written where it lies if every step that touches it takes any strides.
-// Else it is staged, too.
+// A caller's array with strides is read or written where it lies if every step that touches it takes any
+// strides. Else it is staged, too.
 //
 // Reshapes and transposes move nothing where their elements lie right already, or may lie as they do; what is
 // only concatenated is written into its part of the whole, and what is sliced for that is read where it lies.

@@ -87,8 +87,8 @@ void Session::check_shapes(const intact_shape* shapes) const {
   }
 }
 
-// The binding comes first in the list, or behind the one that the session is prepared for. Drops those that were
-// used longest ago.
+// The binding comes first in the list, or behind the one that the session is prepared for. Drops those that
+// were used longest ago.
 Bound& Session::find_or_bind(const intact_shape* shapes) {
   const auto place = bound_ == nullptr ? kept_.begin() : std::next(kept_.begin());
   const auto known =

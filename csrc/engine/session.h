@@ -1,5 +1,5 @@
-// What a session of the C interface holds: bindings of one plan for the sizes that came last, and the memory of
-// its runs.
+// What a session of the C interface holds: bindings of one plan for the sizes that came last, and the memory
+// of its runs.
 #pragma once
 
 #include <list>
@@ -32,7 +32,7 @@ class Session {
   void set_strides(bool is_output, size_t index, const int64_t* strides, size_t count);
   // Makes the session ready for these sizes, in the caller's memory or, nullptr, in its own.
   void prepare(const intact_shape* shapes, void* memory, size_t bytes);
-  // Returns the binding for these sizes, which is made unless it is kept. The session stays prepared as it was.
+  // Returns the binding for these sizes, which is made unless it is kept. The session stays prepared.
   const Bound& bind(const intact_shape* shapes);
   // The binding that the session is prepared for.
   Bound& prepared() const;

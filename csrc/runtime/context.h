@@ -21,14 +21,14 @@ using Aligned = std::unique_ptr<uint8_t, FreeAligned>;
 // Allocates `bytes` of zeros at a multiple of 64.
 Aligned make_aligned(size_t bytes);
 
-// The memory of runs, arena and scratch: as much as the largest of the programs needs that take turns in it. It is
-// its own and only grows, or its user's.
+// The memory of runs, arena and scratch: as much as the largest of the programs needs that take turns in it.
+// It is its own and only grows, or its user's.
 class Workspace {
  public:
   // What a program on so many threads needs.
   static size_t bytes_for(const Program& program, int threads);
-  // Makes room for a program on so many threads. Contexts that were made before have to be attached again. Throws
-  // std::invalid_argument where the user's memory is too small.
+  // Makes room for a program on so many threads. Contexts that were made before have to be attached again.
+  // Throws std::invalid_argument where the user's memory is too small.
   void fit(const Program& program, int threads);
   // Uses the user's memory, which lies at a multiple of 64, from now on; nullptr: its own.
   void lend(void* memory, size_t bytes);
