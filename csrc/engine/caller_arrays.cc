@@ -43,8 +43,8 @@ OuterArray outer_array(const Plan& plan, int value, const Shape& shape, const Ca
                        bool is_output) {
   const TensorRecord& tensor = plan.tensor(value);
   const int64_t itemsize = array.is_float ? static_cast<int64_t>(sizeof(float)) : tensor.itemsize();
-  OuterArray found{value, array.is_float, true, itemsize, dense_strides(shape, itemsize), 0,
-                   product(elements(shape), itemsize)};
+  OuterArray found{value, array.is_float, true, itemsize, dense_strides(shape, itemsize)};
+  found.nbytes = product(elements(shape), itemsize);
   if (!array.is_strided) return found;
   const auto refuse = [&](const std::string& want) {
     const std::string where = std::string(is_output ? "output" : "input") + " '" + tensor.name + "'";
