@@ -11,9 +11,10 @@ from intact.lm.load_model import load_model as load
 from intact.lm.load_model import save_model as save
 from intact.lm.sampling import Sampling
 from intact.lm.sequence_cache import SequenceCache
+from intact.lm.token_grammar import TokenGrammar
 from intact.lm.tokenizer import Tokenizer
 
 __all__ = [
-    "LanguageModel", "ModelComparison", "Sampling", "SequenceCache", "Tokenizer", "compare_models",
-    "first_flips", "load", "perplexity", "save", "token_windows",
+    "LanguageModel", "ModelComparison", "Sampling", "SequenceCache", "TokenGrammar", "Tokenizer",
+    "compare_models", "first_flips", "load", "perplexity", "save", "token_windows",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.lm.decoder_graph import decoder_model
+from intact.lm.decoder_graph import STATE_ROWS, decoder_model
 from intact.lm.decoder_weights import DecoderWeights
 from intact.lm.weight_encoder import FLOAT, weight_encoder
 from intact.ptq.blocks import quantize_weights
@@ -64,5 +64,5 @@ def _inputs(weights: DecoderWeights, window: NDArray[np.int64]) -> dict[str, NDA
     caches = {f"{name}.{layer}": empty for name in ("keys", "values") for layer in range(config.layers)}
     return {
         "tokens": window[None], "last": np.array([length - 1], np.int32), "total": np.array(length, np.int32),
-        "rows": np.array([0]), **caches,
+        "rows": np.array([0]), STATE_ROWS: np.array([0]), **caches,
     }  # fmt: skip

@@ -1,10 +1,11 @@
 """A decoder as an ONNX model with a cache: what placement, lowering and ONNX Runtime read.
 
 Inputs: ``tokens`` int64 [batch, tokens]; ``last`` int32 [batch], the position of each sequence's last token;
-``total`` int32 [], the longest sequence; ``rows`` int64 [wanted], the tokens, counted through all sequences,
-whose logits are wanted; for each layer i ``keys.i`` and ``values.i`` float32 [batch, kv heads, room, size].
-Outputs: ``logits`` float32 [wanted, vocabulary], and the new caches ``new_keys.i`` and ``new_values.i``, for
-which a caller passes the arrays of the old ones.
+``total`` int32 [], the longest sequence; ``rows`` int64 [wanted] and ``state_rows`` int64 [states], the
+tokens, counted through all sequences, whose logits and whose hidden states are wanted; for each layer i
+``keys.i`` and ``values.i`` float32 [batch, kv heads, room, size]. Outputs: ``logits`` float32 [wanted,
+vocabulary]; ``states`` float32 [states, hidden], which the head would read; and the new caches ``new_keys.i``
+and ``new_values.i``, for which a caller passes the arrays of the old ones.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from intact.graph.ops import MICROSOFT, BlockLinear
 from intact.lm.decoder_weights import DecoderWeights
 from intact.numerics import BlockWeights, block_minima, block_scales, join_stream
 
+STATE_ROWS = "state_rows"
 _OPSET = 21
 Linear = BlockWeights | NDArray[np.float32]
 
@@ -103,6 +105,7 @@ class _Decoder:
         composer.input("last", "int32", ["batch"])
         composer.input("total", "int32", [])
         composer.input("rows", "int64", ["wanted"])
+        composer.input(STATE_ROWS, "int64", ["states"])
         room: list[int | str] = ["batch", config.kv_heads, "room", config.head_size]
         for layer in range(config.layers):
             for name in ("keys", "values"):
@@ -112,6 +115,7 @@ class _Decoder:
             x = self._block(layer, x)
         self._head(x)
         composer.output("logits", "float32", ["wanted", config.vocabulary])
+        composer.output("states", "float32", ["states", config.hidden])
         for layer in range(config.layers):
             for name in ("new_keys", "new_values"):
                 composer.output(f"{name}.{layer}", "float32", room)
@@ -245,6 +249,8 @@ class _Decoder:
     def _head(self, x: str) -> None:
         flat = self._composer.constant("flat", np.array([-1, self._config.hidden]))
         rows = self._node("Reshape", [x, flat], "tokens.flat")
+        self._composer.node("Gather", [rows, STATE_ROWS], ["state.rows"], name="state.rows", axis=0)
+        self._norm("state.rows", "norm", None, "states")
         self._composer.node("Gather", [rows, "rows"], ["wanted.rows"], name="wanted.rows", axis=0)
         normed = self._norm("wanted.rows", "norm", None)
         config, cap = self._config, self._config.logit_cap
@@ -267,8 +273,8 @@ class _Decoder:
             self._node("Add", [product, bias], y)
         return y
 
-    def _norm(self, x: str, role: str, layer: int | None) -> str:
-        y = role if layer is None else f"{layer}.{role}"
+    def _norm(self, x: str, role: str, layer: int | None, y: str = "") -> str:
+        y = y or (role if layer is None else f"{layer}.{role}")
         weight = self._weights.vector(role, layer or 0) + np.float32(self._config.norm_offset)
         scale = self._composer.constant(f"{y}.weight", weight)
         self._composer.node(

@@ -8,6 +8,7 @@ import numpy as np
 
 from intact.lm.sampling import Sampler
 from intact.lm.sequence_cache import SequenceCache
+from intact.lm.token_grammar import TokenGrammar
 
 CHUNK = 512
 """Tokens of a prompt that run together: no bit depends on it."""
@@ -24,28 +25,62 @@ def prefill(cache: SequenceCache, tokens: Sequence[int], sequence: int = 0, chun
     return logits
 
 
+class TokenChoice:
+    """Chooses the tokens of one sequence, until it ends.
+
+    Args:
+        prompt: Tokens to begin with.
+        sampler: Chooses each token.
+        count: At most so many.
+        ends: Tokens that end the text; the one that does is chosen, too.
+        grammar: What the text follows; None: nothing. It advances with the text.
+
+    Attributes:
+        count: Tokens so far.
+        end: Why it ended: "stop" for an end token or a complete grammar, "length" for the count; "" before.
+    """
+
+    def __init__(
+        self, prompt: Sequence[int], sampler: Sampler, count: int, ends: frozenset[int],
+        grammar: TokenGrammar | None = None,
+    ) -> None:  # fmt: skip
+        self._history, self._sampler, self._most = list(prompt), sampler, count
+        self._ends, self._grammar = ends, grammar
+        self.count, self.end = 0, ""
+
+    def choose(self, logits: np.ndarray) -> int:
+        """Return the token behind the last one; `logits` float32 [vocabulary]."""
+        grammar = self._grammar
+        allowed = grammar.allowed() if grammar is not None else None
+        token = self._sampler.choose(logits, self._history, allowed)
+        if grammar is not None:
+            grammar.push(token)
+        self._history.append(token)
+        self.count += 1
+        if token in self._ends or (grammar is not None and grammar.is_complete):
+            self.end = "stop"
+        elif self.count >= self._most:
+            self.end = "length"
+        return token
+
+
 def generate_tokens(
-    cache: SequenceCache, prompt: Sequence[int], sampler: Sampler, count: int, ends: frozenset[int],
-    chunk: int = CHUNK,
-) -> Iterator[int]:  # fmt: skip
+    cache: SequenceCache, prompt: Sequence[int], choice: TokenChoice, chunk: int = CHUNK
+) -> Iterator[int]:
     """Generate tokens one by one, behind what `cache` holds and `prompt`.
 
     Args:
         cache: Of one sequence.
         prompt: Tokens to begin with.
-        sampler: Chooses each token.
-        count: At most so many.
-        ends: Tokens that end the text; the one that does is generated, too.
+        choice: Chooses each token.
         chunk: Tokens of the prompt that run together.
     """
-    history = list(prompt)
-    logits = prefill(cache, history, chunk=chunk)
-    for _ in range(count):
-        token = sampler.choose(logits, history)
+    logits = prefill(cache, prompt, chunk=chunk)
+    while True:
+        token = choice.choose(logits)
         yield token
-        if token in ends:
+        if choice.end:
             return
-        history.append(token)
         logits = cache.append([token])[0]
 
 
@@ -58,7 +93,8 @@ def generate_by_lookup(
     greedy choice confirms none is computed again.
 
     Args:
-        cache, prompt, count, ends: As for `generate_tokens`.
+        cache, prompt: As for `generate_tokens`.
+        count, ends: As for `TokenChoice`.
         width: Tokens that are tried, at most.
 
     Source: "Prompt Lookup Decoding"; exact because chunks change no bit.

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from intact.engine import Engine
 from intact.errors import QuantValueError
 from intact.lm.chat_template import render_chat
-from intact.lm.generate import CHUNK, generate_by_lookup, generate_tokens
+from intact.lm.continuous_batch import ContinuousBatch
+from intact.lm.generate import CHUNK, TokenChoice, generate_by_lookup, generate_tokens
 from intact.lm.sampling import Sampler, Sampling
 from intact.lm.sequence_cache import SequenceCache, Tokens
+from intact.lm.sequence_jobs import CollectingJob, EmbeddingJob, TextJob
+from intact.lm.text_stream import TextStream
+from intact.lm.token_grammar import TokenGrammar
 from intact.lm.tokenizer import Tokenizer
-
-_HELD_BACK = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass
@@ -43,7 +45,8 @@ class LanguageModel:
 
     def generate(
         self, prompt: str | Sequence[int], *, max_tokens: int = 128, sampling: Sampling | None = None,
-        stop: Sequence[str] = (), lookup: bool = False, chunk: int = CHUNK,
+        stop: Sequence[str] = (), lookup: bool = False, grammar: TokenGrammar | None = None,
+        chunk: int = CHUNK,
     ) -> str:  # fmt: skip
         """Return the text that follows a prompt.
 
@@ -54,60 +57,161 @@ class LanguageModel:
             stop: Texts at which it ends; they are left out.
             lookup: Try tokens that followed the same words before: faster where texts repeat themselves, and
                 the same tokens. Of greedy choice alone.
+            grammar: What the text follows (`grammar`).
             chunk: Tokens of the prompt that run together: no bit depends on it.
         Raises:
             QuantValueError: A setting is wrong, or the prompt is too long.
         """
         return "".join(
             self.stream(
-                prompt, max_tokens=max_tokens, sampling=sampling, stop=stop, lookup=lookup, chunk=chunk
-            )
+                prompt,
+                max_tokens=max_tokens,
+                sampling=sampling,
+                stop=stop,
+                lookup=lookup,
+                grammar=grammar,
+                chunk=chunk,
+            )  # fmt: skip
         )
 
     def stream(
         self, prompt: str | Sequence[int], *, max_tokens: int = 128, sampling: Sampling | None = None,
-        stop: Sequence[str] = (), lookup: bool = False, chunk: int = CHUNK,
+        stop: Sequence[str] = (), lookup: bool = False, grammar: TokenGrammar | None = None,
+        chunk: int = CHUNK,
     ) -> Iterator[str]:  # fmt: skip
         """Yield the text that follows a prompt, piece by piece; arguments as for `generate`."""
-        tokenizer = self._require_tokenizer()
-        tokens: list[int] = []
-        yielded, longest = 0, max((len(text) for text in stop), default=0)
+        tokenizer = self.require_tokenizer()
+        text = TextStream(tokenizer, stop)
         for token in self.generate_tokens(
-            prompt, max_tokens=max_tokens, sampling=sampling, lookup=lookup, chunk=chunk
+            prompt, max_tokens=max_tokens, sampling=sampling, lookup=lookup, grammar=grammar, chunk=chunk
         ):
             if token in tokenizer.eos:
                 break
-            tokens.append(token)
-            text = tokenizer.decode(tokens)
-            ends = [at for word in stop if (at := text.find(word)) >= 0]
-            if ends:
-                yield text[yielded : min(ends)]
+            if piece := text.push(token):
+                yield piece
+            if text.is_stopped:
                 return
-            safe = len(text.rstrip(_HELD_BACK)) - max(longest - 1, 0)  # half a character, or of a stop
-            if safe > yielded:
-                yield text[yielded:safe]
-                yielded = safe
-        yield tokenizer.decode(tokens)[yielded:]
+        yield text.finish()
 
     def generate_tokens(
         self, prompt: str | Sequence[int], *, max_tokens: int = 128, sampling: Sampling | None = None,
-        lookup: bool = False, chunk: int = CHUNK,
+        lookup: bool = False, grammar: TokenGrammar | None = None, chunk: int = CHUNK,
     ) -> Iterator[int]:  # fmt: skip
         """Yield the tokens that follow a prompt; arguments as for `generate`."""
         ids = self.encode(prompt)
-        ends = frozenset(self.tokenizer.eos if self.tokenizer is not None else ())
-        if max_tokens < 1 or len(ids) + max_tokens > self.positions:
-            raise QuantValueError(
-                "tokens", f"a prompt of {len(ids)} and {max_tokens} to generate",
-                f"1 or more, and {self.positions} in all", "generate fewer, or load a longer context",
-            )  # fmt: skip
+        choice = self.token_choice(ids, max_tokens, sampling or Sampling(), grammar)
+        if not lookup:
+            return generate_tokens(self.new_cache(), ids, choice, chunk)
         how = sampling or Sampling()
-        if lookup and (how.temperature > 0 or how.repetition_penalty != 1):
-            raise QuantValueError("lookup", "sampling", "greedy choice", "leave one of them out")
-        cache = self.new_cache()
-        if lookup:
-            return generate_by_lookup(cache, ids, max_tokens, ends)
-        return generate_tokens(cache, ids, Sampler(how), max_tokens, ends, chunk)
+        if how.temperature > 0 or how.repetition_penalty != 1 or grammar is not None:
+            raise QuantValueError("lookup", "sampling or a grammar", "greedy choice", "leave one of them out")
+        return generate_by_lookup(self.new_cache(), ids, max_tokens, self._ends)
+
+    def generate_each(
+        self, prompts: Sequence[str | Sequence[int]], *, max_tokens: int = 128,
+        sampling: Sampling | None = None, stop: Sequence[str] = (), grammar: TokenGrammar | None = None,
+        batch: int = 8,
+    ) -> list[str]:  # fmt: skip
+        """Return the text that follows each prompt, as `generate` does for each alone.
+
+        Args:
+            prompts: Texts, or tokens.
+            max_tokens, sampling, stop, grammar: As for `generate`.
+            batch: Prompts at a time: another one begins when one ends.
+        Raises:
+            QuantValueError: A setting is wrong, or a prompt is too long.
+        """
+        jobs = []
+        for prompt in prompts:
+            ids = self.encode(prompt)
+            choice = self.token_choice(ids, max_tokens, sampling or Sampling(), grammar)
+            jobs.append(TextJob(ids, choice, self.require_tokenizer(), stop))
+        self._run_jobs(jobs, batch)
+        return ["".join(job.pieces) for job in jobs]
+
+    def embed(
+        self, texts: Sequence[str | Sequence[int]], *, pooling: str = "mean", chunk: int = CHUNK
+    ) -> NDArray[np.float32]:
+        """Return a vector of length 1 for each text, [texts, hidden].
+
+        Args:
+            texts: Texts, or tokens.
+            pooling: Of the hidden states that the head reads: "mean" of all tokens, or "last".
+            chunk: Tokens that run together: no bit depends on it.
+        Raises:
+            QuantValueError: A text is empty or too long, or the model was saved before models had states.
+        """
+        jobs = [EmbeddingJob(self.check_length(self.encode(text), 0), pooling) for text in texts]
+        self._run_jobs(jobs, 1, chunk)
+        vectors = [job.vector for job in jobs if job.vector is not None]
+        return np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
+
+    def grammar(
+        self, grammar: str | None = None, *, json_schema: Mapping[str, object] | str | None = None
+    ) -> TokenGrammar:
+        """Return what a text is to follow, for `generate`; it serves any number of texts.
+
+        Args:
+            grammar: In Lark's notation, as llguidance reads it.
+            json_schema: A JSON schema in place of a grammar.
+        Raises:
+            QuantValueError: It is damaged or too large.
+            UnsupportedError: llguidance does not read the tokenizer.
+            MissingExtraError: llguidance is not installed.
+        """
+        tokenizer = self.require_tokenizer()
+        return TokenGrammar(tokenizer, self.vocabulary, grammar=grammar, json_schema=json_schema)
+
+    def token_choice(
+        self, ids: Sequence[int], max_tokens: int, sampling: Sampling, grammar: TokenGrammar | None = None,
+        stream: int = 0,
+    ) -> TokenChoice:  # fmt: skip
+        """Return what chooses the tokens behind a prompt.
+
+        Args:
+            ids: The prompt.
+            max_tokens, sampling, grammar: As for `generate`.
+            stream: Number of the answer, where a prompt has several: each draws by itself.
+        Raises:
+            QuantValueError: There are too many tokens.
+        """
+        if max_tokens < 1:
+            raise QuantValueError("max_tokens", str(max_tokens), "1 or more", "generate more")
+        self.check_length(ids, max_tokens)
+        grammar = grammar.copy() if grammar is not None else None
+        return TokenChoice(ids, Sampler(sampling, stream), max_tokens, self._ends, grammar)
+
+    def check_length(self, ids: list[int] | Sequence[int], max_tokens: int) -> Sequence[int]:
+        """Return a prompt that fits with what is generated.
+
+        Raises:
+            QuantValueError: It does not.
+        """
+        if len(ids) + max_tokens > self.positions:
+            raise QuantValueError(
+                "tokens", f"a prompt of {len(ids)} and {max_tokens} to generate", f"{self.positions} in all",
+                "generate fewer, or load a longer context",
+            )  # fmt: skip
+        return ids
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that logits are for."""
+        return next(int(port.shape[-1]) for port in self.engine.outputs if port.name == "logits")
+
+    @property
+    def _ends(self) -> frozenset[int]:
+        return frozenset(self.tokenizer.eos if self.tokenizer is not None else ())
+
+    def _run_jobs(self, jobs: Sequence[CollectingJob], slots: int, chunk: int = CHUNK) -> None:
+        """Run jobs in a batch, and raise the first error."""
+        running = ContinuousBatch(self.new_cache, slots, chunk)
+        for job in jobs:
+            running.add(job)
+        while running.step():
+            for job in jobs:
+                if job.error is not None:
+                    raise job.error
 
     def chat(self, messages: Sequence[Mapping[str, str]], **options: object) -> str:
         """Return the answer to a conversation.
@@ -155,12 +259,17 @@ class LanguageModel:
         Raises:
             QuantValueError: There are none.
         """
-        ids = self._require_tokenizer().encode(text) if isinstance(text, str) else [int(t) for t in text]
+        ids = self.require_tokenizer().encode(text) if isinstance(text, str) else [int(t) for t in text]
         if not ids:
             raise QuantValueError("prompt", "no token", "one or more", "begin with the first token of a text")
         return ids
 
-    def _require_tokenizer(self) -> Tokenizer:
+    def require_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer.
+
+        Raises:
+            QuantValueError: There is none.
+        """
         if self.tokenizer is None:
             raise QuantValueError(
                 "model", "no tokenizer", "one, for text", "pass tokenizer= to load, or pass tokens"

@@ -60,12 +60,15 @@ class Sampler:
         self._sampling = sampling
         self._random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([sampling.seed, stream])))
 
-    def choose(self, logits: NDArray[np.float32], history: Sequence[int]) -> int:
+    def choose(
+        self, logits: NDArray[np.float32], history: Sequence[int], allowed: NDArray[np.bool_] | None = None
+    ) -> int:
         """Return a token.
 
         Args:
             logits: float32 [vocabulary].
             history: Tokens so far, for the penalty.
+            allowed: bool [vocabulary], tokens to choose from, at least one; None: all.
         """
         how = self._sampling
         values = logits.astype(np.float64)
@@ -73,9 +76,13 @@ class Sampler:
             seen = np.unique(np.asarray(history))
             some = values[seen]
             values[seen] = np.where(some > 0, some / how.repetition_penalty, some * how.repetition_penalty)
+        if allowed is not None:
+            values[~allowed] = -np.inf
         if how.temperature == 0:
             return int(values.argmax())
         order = np.argsort(-values, kind="stable")
+        if allowed is not None:
+            order = order[: int(allowed.sum())]
         if how.top_k:
             order = order[: how.top_k]
         scaled = values[order] / how.temperature

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine import Engine
 from intact.errors import QuantValueError
+from intact.lm.decoder_graph import STATE_ROWS
 
 _FIRST_ROOM = 256
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
@@ -33,6 +34,7 @@ class SequenceCache:
         self.lengths = [0] * batch
         self.room = min(_FIRST_ROOM, most)
         self._ports = [port for port in engine.inputs if len(port.shape) == 4]
+        self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in self._ports}
         self._caches = {port.name: self._empty(port.shape, self.room) for port in self._ports}
 
     @property
@@ -52,25 +54,53 @@ class SequenceCache:
         Raises:
             QuantValueError: There are no tokens, they are too many, or one is not in the vocabulary.
         """
-        ids = np.asarray(tokens, np.int64).reshape(1, -1)
-        if ids.size == 0:
-            raise QuantValueError("tokens", "none", "one or more", "begin with the first token of a text")
-        end = self.lengths[sequence] + ids.size
-        self._make_room(end)
-        logits = self._run(
-            ids, [end - 1], [int(place) % ids.size for place in wanted], slice(sequence, sequence + 1)
-        )
-        self.lengths[sequence] = end
-        return logits
+        return self._append(tokens, sequence, wanted, ())["logits"]
+
+    def append_states(self, tokens: Tokens, sequence: int = 0) -> NDArray[np.float32]:
+        """Append tokens to one sequence; return the hidden states behind each, float32 [tokens, hidden].
+
+        Raises:
+            QuantValueError: As `append`, or the model was saved before models had states.
+        """
+        if STATE_ROWS not in self._free_inputs:
+            raise QuantValueError("model", "no hidden states", "some", "quantize the model again")
+        return self._append(tokens, sequence, (), range(len(tokens)))["states"]
 
     def append_each(self, tokens: Tokens) -> NDArray[np.float32]:
-        """Append one token to every sequence; the logits behind each, [sequences, vocabulary]."""
-        ends = [length + 1 for length in self.lengths]
-        self._make_room(max(ends))
+        """Append one token to each of the first sequences, at whatever lengths they are.
+
+        Args:
+            tokens: One for each of them; further sequences wait.
+        Returns:
+            float32 [tokens, vocabulary]: logits behind each.
+        Raises:
+            QuantValueError: As `append`, or there are more tokens than sequences.
+        """
         ids = np.asarray(tokens, np.int64).reshape(-1, 1)
-        logits = self._run(ids, [end - 1 for end in ends], list(range(len(ends))), slice(None))
-        self.lengths = ends
-        return logits
+        if not 1 <= len(ids) <= len(self.lengths):
+            raise QuantValueError(
+                "tokens", str(len(ids)), f"1 to {len(self.lengths)}", "give one for each sequence"
+            )
+        ends = [length + 1 for length in self.lengths[: len(ids)]]
+        self._make_room(max(ends))
+        outputs = self._run(ids, [end - 1 for end in ends], range(len(ends)), (), slice(0, len(ends)))
+        self.lengths[: len(ends)] = ends
+        return outputs["logits"]
+
+    def copy(self, source: int, target: int, length: int | None = None) -> None:
+        """Replace a sequence by the first tokens of another one.
+
+        Args:
+            source: The sequence that is read.
+            target: The sequence that is replaced.
+            length: Tokens that are copied; None: all.
+        """
+        count = self.lengths[source] if length is None else length
+        if not 0 <= count <= self.lengths[source]:
+            raise QuantValueError("length", str(count), f"0 to {self.lengths[source]}", "copy no more")
+        for cache in self._caches.values():
+            cache[target, :, :count] = cache[source, :, :count]
+        self.lengths[target] = count
 
     def truncate(self, length: int, sequence: int = 0) -> None:
         """Forget the tokens of a sequence behind its first `length` ones."""
@@ -78,17 +108,30 @@ class SequenceCache:
             raise QuantValueError("length", str(length), f"0 to {self.lengths[sequence]}", "keep no more")
         self.lengths[sequence] = length
 
+    def _append(
+        self, tokens: Tokens, sequence: int, wanted: Sequence[int], states: Sequence[int]
+    ) -> dict[str, NDArray[np.float32]]:
+        ids = np.asarray(tokens, np.int64).reshape(1, -1)
+        if ids.size == 0:
+            raise QuantValueError("tokens", "none", "one or more", "begin with the first token of a text")
+        end = self.lengths[sequence] + ids.size
+        self._make_room(end)
+        rows = [int(place) % ids.size for place in wanted]
+        outputs = self._run(ids, [end - 1], rows, states, slice(sequence, sequence + 1))
+        self.lengths[sequence] = end
+        return outputs
+
     def _run(
-        self, ids: NDArray[np.int64], last: list[int], rows: list[int], part: slice
-    ) -> NDArray[np.float32]:
+        self, ids: NDArray[np.int64], last: list[int], rows: Sequence[int], states: Sequence[int], part: slice
+    ) -> dict[str, NDArray[np.float32]]:
+        """Run tokens [sequences, tokens] of the sequences in `part`; return logits and states."""
         caches = {name: cache[part] for name, cache in self._caches.items()}
         inputs = {
             "tokens": ids, "last": np.array(last, np.int32), "total": np.array(max(last) + 1, np.int32),
-            "rows": np.array(rows, np.int64), **caches,
+            "rows": np.array(rows, np.int64), STATE_ROWS: np.array(states, np.int64),
         }  # fmt: skip
-        outputs = self._engine.run(inputs, {f"new_{name}": cache for name, cache in caches.items()})
-        logits: NDArray[np.float32] = outputs["logits"]
-        return logits
+        inputs = {name: array for name, array in inputs.items() if name in self._free_inputs}
+        return self._engine.run(inputs | caches, {f"new_{name}": cache for name, cache in caches.items()})
 
     def _make_room(self, length: int) -> None:
         if length > self._most:

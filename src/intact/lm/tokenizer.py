@@ -38,6 +38,7 @@ class Tokenizer:
 
     def __init__(self, text: str, bos: int | None, eos: Sequence[int]) -> None:
         self.bos, self.eos = bos, tuple(eos)
+        self._guidance: Any = None
         try:
             self._tokenizer = _package().Tokenizer.from_str(text)
         except Exception as error:  # its own class is Exception alone
@@ -52,6 +53,28 @@ class Tokenizer:
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Return the text of tokens; `special`: with those that are no text."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=not special))
+
+    def guidance(self, vocabulary: int) -> Any:
+        """Return the same tokenizer for llguidance, for logits of `vocabulary` tokens; it is made once.
+
+        Raises:
+            UnsupportedError: llguidance does not read this kind, or the text has no end token.
+        """
+        if self._guidance is None:
+            import llguidance
+
+            if not self.eos:
+                raise UnsupportedError("tokenizer", "no end token", "one, for a grammar", "set its eos token")
+            try:
+                self._guidance = llguidance.LLTokenizer(
+                    self.to_json(), n_vocab=vocabulary, eos_token=list(self.eos)
+                )
+            except Exception as error:  # ValueError, or a panic's class
+                raise UnsupportedError(
+                    "tokenizer", f"'{str(error)[:200]}'", "a kind that llguidance reads",
+                    "generate without a grammar",
+                ) from error  # fmt: skip
+        return self._guidance
 
     def to_json(self) -> str:
         """Return the contents of its tokenizer.json."""

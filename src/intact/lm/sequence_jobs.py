@@ -1,0 +1,111 @@
+"""What a batch does with a sequence: generate text, or pool its hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import QuantValueError
+from intact.lm.continuous_batch import SequenceJob
+from intact.lm.generate import TokenChoice
+from intact.lm.text_stream import TextStream
+from intact.lm.tokenizer import Tokenizer
+
+POOLINGS = ("mean", "last")
+
+
+class CollectingJob(SequenceJob):
+    """A job that keeps its error.
+
+    Attributes:
+        error: What ended it; None: it came to its end, was cancelled, or runs.
+        is_closed: Nothing follows.
+    """
+
+    error: Exception | None = None
+    is_closed = False
+
+    def close(self, error: Exception | None) -> None:
+        """Keep the error."""
+        self.error, self.is_closed = error, True
+
+
+class TextJob(CollectingJob):
+    """Generates text behind a prompt.
+
+    Args:
+        prompt: Tokens.
+        choice: Chooses the tokens.
+        tokenizer: Decodes them.
+        stop: Texts at which it ends; they are left out.
+
+    Attributes:
+        choice: As given.
+        end: Why it ended, as of `TokenChoice`; "stop" for a stop text, too.
+        pieces: The text so far.
+    """
+
+    def __init__(
+        self, prompt: Sequence[int], choice: TokenChoice, tokenizer: Tokenizer, stop: Sequence[str] = ()
+    ) -> None:
+        super().__init__(prompt)
+        self.choice, self.end = choice, ""
+        self.pieces: list[str] = []
+        self._ends, self._text = frozenset(tokenizer.eos), TextStream(tokenizer, stop)
+
+    def next_token(self, logits: NDArray[np.float32]) -> int | None:
+        """Return the token to run next, None at the end."""
+        token = self.choice.choose(logits)
+        is_text = token not in self._ends
+        piece = self._text.push(token) if is_text else ""
+        self.end = "stop" if self._text.is_stopped else self.choice.end
+        if self.end:
+            piece += self._text.finish()
+            self.end = "stop" if self._text.is_stopped else self.end
+        self.emit(piece, token if is_text else None, logits)
+        return None if self.end else token
+
+    def emit(self, piece: str, token: int | None, logits: NDArray[np.float32]) -> None:
+        """Take a piece of text, which may be empty.
+
+        Args:
+            piece: The text that became certain.
+            token: The token that was chosen; None: it is no text.
+            logits: float32 [vocabulary] that it was chosen from.
+        """
+        self.pieces.append(piece)
+
+
+class EmbeddingJob(CollectingJob):
+    """Pools the hidden states of a text into a vector of length 1.
+
+    Args:
+        prompt: Tokens.
+        pooling: "mean" or "last".
+
+    Attributes:
+        vector: float32 [hidden]; None before the end.
+    """
+
+    wants_states = True
+
+    def __init__(self, prompt: Sequence[int], pooling: str = "mean") -> None:
+        super().__init__(prompt)
+        if pooling not in POOLINGS:
+            raise QuantValueError("pooling", repr(pooling), " or ".join(POOLINGS), "choose one of them")
+        self._pooling, self._sum, self._count = pooling, np.zeros(1), 0
+        self.vector: NDArray[np.float32] | None = None
+
+    def read_states(self, states: NDArray[np.float32]) -> None:
+        """Add states in the order of their tokens, in float64: chunks of the prompt change no bit."""
+        self._count += len(states)
+        if self._pooling == "last":
+            self._sum = states[-1].astype(np.float64)
+        else:
+            for row in states:
+                self._sum = self._sum + row
+        if self._count == len(self.prompt):
+            length = np.sqrt(np.dot(self._sum, self._sum))
+            self.vector = (self._sum / max(length, 1e-300)).astype(np.float32)

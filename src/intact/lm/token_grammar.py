@@ -1,0 +1,121 @@
+"""Grammars and JSON schemas that generated text follows, by the package llguidance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import MissingExtraError, QuantValueError
+from intact.lm.tokenizer import Tokenizer
+
+_MOST = 2**18  # characters of a grammar
+_DEEPEST = 64  # values of a schema inside each other
+
+
+class TokenGrammar:
+    """The tokens that a text may go on with.
+
+    Args:
+        tokenizer: Of the model.
+        vocabulary: Length of its logits.
+        grammar: In Lark's notation, as llguidance reads it.
+        json_schema: A JSON schema, in place of a grammar; also as a text.
+    Raises:
+        QuantValueError: The grammar is damaged, too large, or both or none are there.
+        MissingExtraError: llguidance is not installed.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, vocabulary: int, *, grammar: str | None = None,
+        json_schema: Mapping[str, Any] | str | None = None,
+    ) -> None:  # fmt: skip
+        if (grammar is None) == (json_schema is None):
+            raise QuantValueError("grammar", "both or none", "a grammar or a JSON schema", "pass one of them")
+        package, self._vocabulary = _package(), vocabulary
+        text = _grammar_of_schema(package, json_schema) if grammar is None else _checked(grammar)
+        limits = package.LLParserLimits(max_grammar_size=100_000, verbose_errors=False)
+        self._matcher = package.LLMatcher(tokenizer.guidance(vocabulary), text, log_level=0, limits=limits)
+        self._refuse_errors("one that llguidance reads")
+
+    def allowed(self) -> NDArray[np.bool_]:
+        """Return which tokens may come next, bool [vocabulary]. Where the text is complete: an end token.
+
+        Raises:
+            QuantValueError: The grammar is too complex for this text, or no token of the model fits.
+        """
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        self._refuse_errors("one that is less complex")
+        mask = np.unpackbits(bits, bitorder="little")[: self._vocabulary].astype(bool)
+        if not mask.any():
+            raise QuantValueError("grammar", "no token that fits", "one", "check the grammar's characters")
+        return mask
+
+    def push(self, token: int) -> None:
+        """Add a token to the text."""
+        self._matcher.consume_token(token)
+        self._refuse_errors("tokens that it allows")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing but the end can follow."""
+        return bool(self._matcher.is_stopped())
+
+    def copy(self) -> TokenGrammar:
+        """Return a grammar for another text, at the same place."""
+        twin = object.__new__(TokenGrammar)
+        twin._vocabulary, twin._matcher = self._vocabulary, self._matcher.deep_copy()
+        return twin
+
+    def _refuse_errors(self, want: str) -> None:
+        if self._matcher.is_error():
+            message = " ".join(str(self._matcher.get_error()).split())
+            raise QuantValueError("grammar", f"'{message[:300]}'", want, "correct the grammar or schema")
+
+
+def _grammar_of_schema(package: Any, schema: Mapping[str, Any] | str | None) -> str:
+    try:
+        text = _checked(schema if isinstance(schema, str) else json.dumps(schema))
+        record = json.loads(text)
+        if not isinstance(record, dict) or _depth(record) > _DEEPEST:
+            raise ValueError(f"no object, or deeper than {_DEEPEST}")
+        return str(package.LLMatcher.grammar_from_json_schema(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise QuantValueError(
+            "JSON schema", f"'{str(error)[:300]}'", "a JSON schema", "correct the schema"
+        ) from error
+
+
+def _checked(text: str) -> str:
+    if not isinstance(text, str) or len(text) > _MOST or any("\ud800" <= c <= "\udfff" for c in text):
+        raise QuantValueError(
+            "grammar", "another type, lone surrogates, or too many characters", f"at most {_MOST} of a text",
+            "shorten or correct it",
+        )  # fmt: skip
+    return text
+
+
+def _depth(value: Any) -> int:
+    """Return how deep lists and objects lie inside each other."""
+    depth, layer = 0, [value]
+    while layer:
+        depth += 1
+        layer = [
+            inner
+            for outer in layer
+            for inner in (
+                outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ()
+            )
+        ]
+    return depth
+
+
+def _package() -> Any:
+    try:
+        import llguidance
+    except ImportError as error:
+        raise MissingExtraError.of("llguidance", "grammar", "grammars and JSON schemas") from error
+    return llguidance
