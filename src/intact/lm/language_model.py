@@ -62,17 +62,11 @@ class LanguageModel:
         Raises:
             QuantValueError: A setting is wrong, or the prompt is too long.
         """
-        return "".join(
-            self.stream(
-                prompt,
-                max_tokens=max_tokens,
-                sampling=sampling,
-                stop=stop,
-                lookup=lookup,
-                grammar=grammar,
-                chunk=chunk,
-            )  # fmt: skip
-        )
+        pieces = self.stream(
+            prompt, max_tokens=max_tokens, sampling=sampling, stop=stop, lookup=lookup, grammar=grammar,
+            chunk=chunk,
+        )  # fmt: skip
+        return "".join(pieces)
 
     def stream(
         self, prompt: str | Sequence[int], *, max_tokens: int = 128, sampling: Sampling | None = None,
@@ -209,9 +203,10 @@ class LanguageModel:
         for job in jobs:
             running.add(job)
         while running.step():
-            for job in jobs:
-                if job.error is not None:
-                    raise job.error
+            pass
+        for job in jobs:
+            if job.error is not None:
+                raise job.error
 
     def chat(self, messages: Sequence[Mapping[str, str]], **options: object) -> str:
         """Return the answer to a conversation.
