@@ -1,8 +1,8 @@
 """Renders chat templates in a process of its own, which `chat_template` starts and may kill.
 
 A template comes with a model, from a stranger. Jinja's sandbox keeps it from Python, but not from nested
-loops or from strings that double. So the parent bounds its time, and the system its memory. The process reads and
-writes one JSON line for each conversation. It imports nothing of INTact.
+loops or from strings that double. So the parent bounds its time, and the system its memory. The process reads
+and writes one JSON line for each conversation. It imports nothing of INTact.
 """
 
 from __future__ import annotations

@@ -128,11 +128,13 @@ class ContinuousBatch:
         self._cache.truncate(0, place)
         if job.wants_states:
             return
-        shared = [_shared_prefix(job.prompt[:-1], slot.tokens) for slot in self._running]
-        if shared and max(shared):
-            source = int(np.argmax(shared))
-            self._cache.copy(source, place, shared[source])
-            self._reading.tokens = job.prompt[: shared[source]]
+        source, most = 0, 0
+        for number, slot in enumerate(self._running):
+            count = _shared_prefix(job.prompt[:-1], slot.tokens)
+            source, most = (number, count) if count > most else (source, most)
+        if most:
+            self._cache.copy(source, place, most)
+            self._reading.tokens = job.prompt[:most]
 
     def _read(self) -> None:
         slot, cache = self._reading, self._cache

@@ -14,6 +14,7 @@ from intact.lm.tokenizer import Tokenizer
 
 _MOST = 2**18  # characters of a grammar
 _DEEPEST = 64  # values of a schema inside each other
+_SCALARS = (str, int, float, type(None))
 
 
 class TokenGrammar:
@@ -103,13 +104,8 @@ def _depth(value: Any) -> int:
     depth, layer = 0, [value]
     while layer:
         depth += 1
-        layer = [
-            inner
-            for outer in layer
-            for inner in (
-                outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ()
-            )
-        ]
+        parts = [value.values() if isinstance(value, dict) else value for value in layer]
+        layer = [inner for part in parts if not isinstance(part, _SCALARS) for inner in part]
     return depth
 
 
