@@ -50,6 +50,7 @@ BASES = {
     "lm perplexity": ("{gguf}", "--text", "{rubbish}"),
     "lm compare": ("{gguf}", "{gguf}", "--text", "{rubbish}"),
     "lm bench": ("{gguf}",),
+    "lm serve": ("{gguf}", "--port", "0"),
 }
 SOURCES = ("{net}", "{int8}", "{calib}", "{cache}", "{gguf}")
 NASTY = "a[/x][red]\x1b[2J\x9b31m\u202e\udc80\n\r"

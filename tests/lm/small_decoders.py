@@ -59,14 +59,15 @@ def write_folder(family: str, folder: Path) -> Path:
     return folder
 
 
-def byte_tokenizer() -> Any:
-    """Return a tokenizer whose tokens are letters, with <end> as the token 1."""
+def byte_tokenizer(more: str = "") -> Any:
+    """Return a tokenizer whose tokens are letters and `more`, with <end> as the token 1."""
     tokenizers = pytest.importorskip("tokenizers")
     words = [
         "<begin>",
         "<end>",
         *(chr(97 + i) for i in range(26)),
         "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}",
+        *more,
     ]
     words += [f"<{i}>" for i in range(len(words), 64)]
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({word: i for i, word in enumerate(words)}, []))

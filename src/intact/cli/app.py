@@ -49,7 +49,7 @@ VERBS: dict[str, Callable[..., None]] = {
 }
 GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "cache": ("Translate between TensorRT's calibration caches and explicit Q/DQ files.", cache.VERBS),
-    "lm": ("Language models: quantize, run, chat, compare.", language_models.VERBS),
+    "lm": ("Language models: quantize, run, chat, compare, serve.", language_models.VERBS),
 }
 
 

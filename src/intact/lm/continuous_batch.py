@@ -27,13 +27,16 @@ class SequenceJob:
         prompt: As given.
         wants_states: `read_states` gets the states of all tokens, and there are no logits.
         is_cancelled: Any thread sets it. The batch drops the job at its next step.
+        is_closed: Nothing follows.
+        error: What ended it; None: it came to its end, was cancelled, or runs.
     """
 
     wants_states = False
 
     def __init__(self, prompt: Sequence[int]) -> None:
         self.prompt = list(prompt)
-        self.is_cancelled = False
+        self.is_cancelled = self.is_closed = False
+        self.error: Exception | None = None
 
     def read_states(self, states: NDArray[np.float32]) -> None:
         """Take the hidden states of the next tokens of the prompt, [tokens, hidden]."""
@@ -42,8 +45,8 @@ class SequenceJob:
         """Return the token to run next, None at the end; `logits` [vocabulary] stand behind the last one."""
         return None
 
-    def close(self, error: Exception | None) -> None:
-        """Note that nothing follows. It is called once: after the last token, on a cancellation or error."""
+    def on_close(self) -> None:
+        """Note that nothing follows: after the last token, a cancellation or an error. It is called once."""
 
 
 class _Slot:
@@ -212,10 +215,16 @@ def _call(action: Callable[[], None]) -> Exception | None:
     """Call code of a job; return its error, which ends that job alone."""
     try:
         action()
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
     except Exception as error:
         return error
+    except BaseException as error:  # a panic of Rust's code, in tokenizers and llguidance
+        return RuntimeError(str(error))
     return None
 
 
 def _close(job: SequenceJob, error: Exception | None) -> None:
-    _call(lambda: job.close(error))
+    job.error = error
+    job.is_closed = True
+    _call(job.on_close)

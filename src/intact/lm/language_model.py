@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from intact.engine import Engine
 from intact.errors import QuantValueError
 from intact.lm.chat_template import render_chat
-from intact.lm.continuous_batch import ContinuousBatch
+from intact.lm.continuous_batch import ContinuousBatch, SequenceJob
 from intact.lm.generate import CHUNK, TokenChoice, generate_by_lookup, generate_tokens
 from intact.lm.sampling import Sampler, Sampling
 from intact.lm.sequence_cache import SequenceCache, Tokens
-from intact.lm.sequence_jobs import CollectingJob, EmbeddingJob, TextJob
+from intact.lm.sequence_jobs import EmbeddingJob, TextJob
 from intact.lm.text_stream import TextStream
 from intact.lm.token_grammar import TokenGrammar
 from intact.lm.tokenizer import Tokenizer
@@ -197,7 +197,7 @@ class LanguageModel:
     def _ends(self) -> frozenset[int]:
         return frozenset(self.tokenizer.eos if self.tokenizer is not None else ())
 
-    def _run_jobs(self, jobs: Sequence[CollectingJob], slots: int, chunk: int = CHUNK) -> None:
+    def _run_jobs(self, jobs: Sequence[SequenceJob], slots: int, chunk: int = CHUNK) -> None:
         """Run jobs in a batch, and raise the first error."""
         running = ContinuousBatch(self.new_cache, slots, chunk)
         for job in jobs:

@@ -16,23 +16,7 @@ from intact.lm.tokenizer import Tokenizer
 POOLINGS = ("mean", "last")
 
 
-class CollectingJob(SequenceJob):
-    """A job that keeps its error.
-
-    Attributes:
-        error: What ended it; None: it came to its end, was cancelled, or runs.
-        is_closed: Nothing follows.
-    """
-
-    error: Exception | None = None
-    is_closed = False
-
-    def close(self, error: Exception | None) -> None:
-        """Keep the error."""
-        self.error, self.is_closed = error, True
-
-
-class TextJob(CollectingJob):
+class TextJob(SequenceJob):
     """Generates text behind a prompt.
 
     Args:
@@ -78,7 +62,7 @@ class TextJob(CollectingJob):
         self.pieces.append(piece)
 
 
-class EmbeddingJob(CollectingJob):
+class EmbeddingJob(SequenceJob):
     """Pools the hidden states of a text into a vector of length 1.
 
     Args:

@@ -14,6 +14,7 @@ import typer
 from intact import lm
 from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import AsJson, check_output_path, check_thread_count
+from intact.cli.verbs.serve_model import serve
 from intact.reading import read_bytes
 
 Model = Annotated[
@@ -257,5 +258,5 @@ def _read(path: Path) -> str:
 
 VERBS: dict[str, Callable[..., None]] = {
     "quantize": quantize, "run": run, "chat": chat, "perplexity": perplexity, "compare": compare,
-    "bench": bench,
+    "bench": bench, "serve": serve,
 }  # fmt: skip

@@ -1,0 +1,101 @@
+"""Jobs whose results go to the thread that answers clients, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.lm.generate import TokenChoice
+from intact.lm.language_model import log_probabilities
+from intact.lm.sequence_jobs import EmbeddingJob, TextJob
+from intact.lm.serving.engine_thread import StoppedError
+from intact.lm.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class TokenProbability:
+    """A token with the logarithm of its probability, and those of the most likely ones."""
+
+    text: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of one answer.
+
+    Attributes:
+        index: Number of the answer.
+        text: What it goes on with.
+        probabilities: Of the tokens since the last part, where they are wanted.
+        end: Why it ended; "" before.
+        error: What ended it otherwise.
+        is_last: Nothing of this answer follows.
+    """
+
+    index: int
+    text: str = ""
+    probabilities: tuple[TokenProbability, ...] = ()
+    end: str = ""
+    error: Exception | None = None
+    is_last: bool = False
+
+
+Post = Callable[[Piece], None]
+
+
+class AnswerJob(TextJob):
+    """Generates one answer and posts its parts.
+
+    Args:
+        prompt, choice, tokenizer, stop: As for `TextJob`.
+        index: Number of the answer.
+        logprobs: The most likely tokens that are named beside each; None: no probabilities.
+        post: Takes the parts, on the thread of the engine.
+    """
+
+    def __init__(
+        self, prompt: Sequence[int], choice: TokenChoice, tokenizer: Tokenizer, stop: Sequence[str], *,
+        index: int, logprobs: int | None, post: Post,
+    ) -> None:  # fmt: skip
+        super().__init__(prompt, choice, tokenizer, stop)
+        self._tokenizer, self._index, self._logprobs, self._post = tokenizer, index, logprobs, post
+
+    def emit(self, piece: str, token: int | None, logits: NDArray[np.float32]) -> None:
+        """Post a part."""
+        probabilities: tuple[TokenProbability, ...] = ()
+        if self._logprobs is not None and token is not None:
+            probabilities = (self._probability(token, logits, self._logprobs),)
+        if piece or probabilities:
+            self._post(Piece(self._index, piece, probabilities))
+
+    def on_close(self) -> None:
+        """Post the end."""
+        error = self.error if self.error is not None or self.end else StoppedError()
+        self._post(Piece(self._index, end=self.end, error=error, is_last=True))
+
+    def _probability(self, token: int, logits: NDArray[np.float32], count: int) -> TokenProbability:
+        logarithms = log_probabilities(logits)
+        order = np.argsort(-logarithms, kind="stable")[:count]
+        top = tuple((self._word(int(other)), float(logarithms[other])) for other in order)
+        return TokenProbability(self._word(token), float(logarithms[token]), top)
+
+    def _word(self, token: int) -> str:
+        return self._tokenizer.decode([token], special=True)
+
+
+class VectorJob(EmbeddingJob):
+    """Makes the vector of one text and posts that it is there."""
+
+    def __init__(self, prompt: Sequence[int], index: int, post: Post) -> None:
+        super().__init__(prompt)
+        self._index, self._post = index, post
+
+    def on_close(self) -> None:
+        """Post the end."""
+        error = self.error if self.error is not None or self.vector is not None else StoppedError()
+        self._post(Piece(self._index, error=error, is_last=True))

@@ -1,0 +1,120 @@
+"""Errors of OpenAI's protocol, and the fields of requests that raise them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MISSING: Any = object()
+
+
+class ProtocolError(Exception):
+    """An answer that is an error.
+
+    Args:
+        status: Of HTTP.
+        message: What is wrong, for people.
+        param: The field of the request.
+        code: For programs.
+        headers: Of the answer.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the answer."""
+        kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+        kind = kinds.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        return {
+            "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        }  # fmt: skip
+
+
+class Fields:
+    """The fields of a JSON object, each read once.
+
+    Args:
+        record: The object.
+        where: What its names begin with in messages, such as ``messages[0].``.
+    Raises:
+        ProtocolError: It is no object; later: a field has another type, is out of bounds, or unknown.
+    """
+
+    def __init__(self, record: Any, where: str = "") -> None:
+        if not isinstance(record, dict):
+            raise ProtocolError(400, f"{where.rstrip('.') or 'body'} must be an object", param=where or None)
+        self._record, self._where = dict(record), where
+
+    def take(self, name: str, default: Any = MISSING) -> Any:
+        """Return any value; null counts as missing."""
+        value = self._record.pop(name, None)
+        if value is not None:
+            return value
+        if default is MISSING:
+            raise self.error(name, "is missing", "missing_required_parameter")
+        return default
+
+    def integer(self, name: str, default: Any, low: int, high: int) -> Any:
+        """Return an integer within bounds, or the default."""
+        value = self.take(name, default)
+        if value is default:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error(name, "must be an integer")
+        if not low <= value <= high:
+            raise self.error(name, f"must be from {low} to {high}")
+        return value
+
+    def number(self, name: str, default: float, low: float, high: float) -> float:
+        """Return a number within bounds, or the default."""
+        value = self.take(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise self.error(name, f"must be a number from {low:g} to {high:g}")
+        return float(value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return true or false."""
+        value = self.take(name, default)
+        if not isinstance(value, bool):
+            raise self.error(name, "must be true or false")
+        return value
+
+    def text(self, name: str, default: Any = MISSING) -> str:
+        """Return a text of Unicode's characters."""
+        return self.check_text(name, self.take(name, default))
+
+    def check_text(self, name: str, value: Any) -> str:
+        """Return a value that is a text."""
+        if not isinstance(value, str):
+            raise self.error(name, "must be a string")
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise self.error(name, "has half of a surrogate pair")
+        return value
+
+    def skip(self, *names: str) -> None:
+        """Read over fields that change no token."""
+        for name in names:
+            self._record.pop(name, None)
+
+    def refuse(self, **neutral: Any) -> None:
+        """Refuse fields that nothing here does, unless they say so: each name with the values that do."""
+        for name, values in neutral.items():
+            if self.take(name, None) not in (None, *values):
+                raise self.error(name, "is not supported by this server", "unsupported_parameter")
+
+    def finish(self) -> None:
+        """Refuse what nobody read: silence would give other tokens than the client wants."""
+        for name, value in self._record.items():
+            if value is not None:
+                raise self.error(name[:80], "is unknown to this server", "unknown_parameter")
+
+    def error(self, name: str, what: str, code: str | None = None) -> ProtocolError:
+        """Return an error of a field."""
+        place = self._where + name
+        return ProtocolError(400, f"'{place}' {what}", param=place, code=code)

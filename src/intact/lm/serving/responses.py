@@ -1,0 +1,118 @@
+"""Bodies of OpenAI's protocol."""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact._version import __version__
+from intact.lm.serving.answer_jobs import Piece, TokenProbability
+
+
+@dataclass
+class AnswerFormat:
+    """What all bodies of one response share.
+
+    Attributes:
+        model: Its name.
+        is_chat: Of /v1/chat/completions, else of /v1/completions.
+        seed: Of what was drawn: it gives the same answer again.
+    """
+
+    model: str
+    is_chat: bool
+    seed: int
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def whole(self, answers: Sequence[Sequence[Piece]], usage: dict[str, int]) -> dict[str, Any]:
+        """Return the body of a response that is sent at once; `answers`: the parts of each."""
+        choices = [self._choice(index, parts) for index, parts in enumerate(answers)]
+        return self._head("chat.completion") | {"choices": choices, "usage": usage}
+
+    def chunk(self, piece: Piece) -> dict[str, Any]:
+        """Return one part of a streamed response."""
+        choice: dict[str, Any] = {
+            "index": piece.index, "logprobs": self._logprobs(piece.probabilities),
+            "finish_reason": piece.end or None,
+        }  # fmt: skip
+        if self.is_chat:
+            choice["delta"] = {"content": piece.text} if piece.text or not piece.is_last else {}
+        else:
+            choice["text"] = piece.text
+        return self._head("chat.completion.chunk") | {"choices": [choice]}
+
+    def first_chunk(self, index: int) -> dict[str, Any]:
+        """Return the part of a streamed chat that names who speaks."""
+        choice = {"index": index, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+        return self._head("chat.completion.chunk") | {"choices": [choice]}
+
+    def usage_chunk(self, usage: dict[str, int]) -> dict[str, Any]:
+        """Return the last part of a streamed response: the tokens that it took."""
+        return self._head("chat.completion.chunk") | {"choices": [], "usage": usage}
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": ("chatcmpl-" if self.is_chat else "cmpl-") + self.id,
+            "object": kind if self.is_chat else "text_completion", "created": self.created,
+            "model": self.model, "system_fingerprint": f"intact-{__version__}", "seed": self.seed,
+        }  # fmt: skip
+
+    def _choice(self, index: int, parts: Sequence[Piece]) -> dict[str, Any]:
+        text = "".join(part.text for part in parts)
+        logprobs = self._logprobs([one for part in parts for one in part.probabilities])
+        choice: dict[str, Any] = {
+            "index": index, "logprobs": logprobs, "finish_reason": parts[-1].end or None,
+        }  # fmt: skip
+        if self.is_chat:
+            choice["message"] = {"role": "assistant", "content": text, "refusal": None}
+        else:
+            choice["text"] = text
+        return choice
+
+    def _logprobs(self, tokens: Sequence[TokenProbability]) -> dict[str, Any] | None:
+        if not tokens:
+            return None
+        if self.is_chat:
+            content = [
+                _word(token.text, token.logprob) | {"top_logprobs": [_word(*top) for top in token.top]}
+                for token in tokens
+            ]
+            return {"content": content, "refusal": None}
+        return {
+            "tokens": [token.text for token in tokens], "token_logprobs": [token.logprob for token in tokens],
+            "top_logprobs": [dict(token.top) for token in tokens], "text_offset": [],
+        }  # fmt: skip
+
+
+def usage_record(prompt: int, completion: int | None = None) -> dict[str, int]:
+    """Return the tokens that a response took; `completion`: None for vectors."""
+    record = {"prompt_tokens": prompt, "total_tokens": prompt + (completion or 0)}
+    return record if completion is None else record | {"completion_tokens": completion}
+
+
+def embedding_body(
+    model: str, vectors: Sequence[NDArray[np.float32]], is_base64: bool, tokens: int
+) -> dict[str, Any]:
+    """Return the body of a response to /v1/embeddings."""
+    data = [
+        {"object": "embedding", "index": index, "embedding": _encode(vector, is_base64)}
+        for index, vector in enumerate(vectors)
+    ]
+    return {"object": "list", "data": data, "model": model, "usage": usage_record(tokens)}
+
+
+def _encode(vector: NDArray[np.float32], is_base64: bool) -> Any:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode() if is_base64 else vector.tolist()
+
+
+def _word(text: str, logprob: float) -> dict[str, Any]:
+    is_whole = "\N{REPLACEMENT CHARACTER}" not in text
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode()) if is_whole else None}

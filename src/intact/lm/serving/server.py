@@ -1,0 +1,97 @@
+"""Serves a model over HTTP until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+from intact.errors import MissingExtraError, QuantValueError
+from intact.lm.language_model import LanguageModel
+from intact.lm.serving.server_limits import ServerLimits
+
+_MARGIN = 10  # seconds for clients to take the ends of their answers
+
+
+class ModelServer:
+    """A server of one model. Its socket is open at once; clients wait until `run`.
+
+    Args:
+        model: What is served. Nobody else may run it at the same time: threads would share the machine.
+        name: Of the model, for clients.
+        host: Address to listen at.
+        port: 0: a free one.
+        limits: What one client may have.
+        api_key: What clients must send as their key; "" for nothing.
+    Raises:
+        QuantValueError: The address cannot be listened at, or the model has no tokenizer.
+        MissingExtraError: starlette or uvicorn is not installed.
+    """
+
+    def __init__(
+        self, model: LanguageModel, *, name: str = "model", host: str = "127.0.0.1", port: int = 8000,
+        limits: ServerLimits | None = None, api_key: str = "",
+    ) -> None:  # fmt: skip
+        try:
+            import starlette  # noqa: F401
+            import uvicorn
+        except ImportError as error:
+            raise MissingExtraError.of("starlette and uvicorn", "serve", "a server") from error
+        from intact.lm.serving.server_app import ServerApp
+
+        model.require_tokenizer()
+        self._limits = limits or ServerLimits()
+        self._app = ServerApp(model, name, self._limits, api_key)
+        config = uvicorn.Config(
+            self._app.routes(), log_level="warning", access_log=False, lifespan="off", server_header=False,
+            timeout_graceful_shutdown=self._limits.grace_seconds + _MARGIN, timeout_keep_alive=30,
+            limit_concurrency=self._limits.connections, backlog=min(self._limits.connections, 2048),
+        )  # fmt: skip
+        self._server = _make_server(uvicorn.Server, config, self._end_late_answers)
+        self._socket = _listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self.host = host
+
+    @property
+    def url(self) -> str:
+        """Address of the server, which clients take as base with ``/v1`` behind it."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    def run(self) -> None:
+        """Answer requests until SIGTERM, SIGINT or `stop`; answers that run then get some time to end."""
+        self._app.engine.start()
+        try:
+            asyncio.run(self._server.serve(sockets=[self._socket]))
+        finally:
+            self._app.engine.stop()
+            self._socket.close()
+
+    def stop(self) -> None:
+        """Make `run` return, from any thread."""
+        self._server.should_exit = True
+
+    def _end_late_answers(self) -> None:
+        asyncio.get_running_loop().call_later(self._limits.grace_seconds, self._app.engine.cancel_all)
+
+
+def _make_server(base: Any, config: Any, on_shutdown: Any) -> Any:
+    """Return a server of uvicorn's that calls `on_shutdown` when it begins to stop."""
+
+    class Server(base):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            on_shutdown()
+            await super().shutdown(sockets)
+
+    return Server(config)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, OverflowError, UnicodeError, ValueError) as error:
+        raise QuantValueError(
+            "address", f"'{error}' at {host}:{port}", "one that is free", "choose another host or port"
+        ) from error
+    listener.setblocking(False)
+    return listener
