@@ -150,7 +150,7 @@ $(LOWEST)/.ready: dist/.built
 	$(PYTHON) .ci/lowest.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --force-reinstall --no-deps dist/intact_quant-*.whl
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt \
-	  "$$(ls dist/intact_quant-*.whl)[images,report,tune,lm]" hypothesis pytest pytest-xdist
+	  "$$(ls dist/intact_quant-*.whl)[images,report,tune,lm,grammar,serve]" hypothesis pytest pytest-xdist
 	touch $@
 
 # The wheel's dependencies without the wheel: then src/ goes on the path, and CMake builds beside it.

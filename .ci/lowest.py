@@ -3,8 +3,9 @@
 import tomllib
 from pathlib import Path
 
+EXTRAS = ("images", "report", "tune", "lm", "grammar", "serve")
 project = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]
 extras = project["optional-dependencies"]
-lists = [project["dependencies"], *(extras[name] for name in ("images", "report", "tune", "lm"))]
-for wanted in dict.fromkeys(wanted for names in lists for wanted in names):
+needed = dict.fromkeys((*project["dependencies"], *(wanted for name in EXTRAS for wanted in extras[name])))
+for wanted in needed:
     print(wanted.replace(">=", "=="))

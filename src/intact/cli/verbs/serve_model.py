@@ -43,8 +43,8 @@ def serve(
 ) -> None:
     """Serve a model to clients of OpenAI's protocol: completions, chat and embeddings.
 
-    Requests run together, and each gets the tokens that `intact lm run` gives with the same seed. SIGTERM ends
-    the server when its answers are complete.
+    Requests run together, and each gets the tokens that `intact lm run` gives with the same seed. On
+    SIGTERM the server stops when its answers are complete.
 
     Examples:
 

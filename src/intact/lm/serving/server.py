@@ -87,9 +87,11 @@ def _make_server(base: Any, config: Any, on_shutdown: Any) -> Any:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
+        if not 0 <= port <= 0xFFFF:
+            raise ValueError("no such port")
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=128)
-    except (OSError, OverflowError, UnicodeError, ValueError) as error:
+    except (OSError, UnicodeError, ValueError) as error:
         raise QuantValueError(
             "address", f"'{error}' at {host}:{port}", "one that is free", "choose another host or port"
         ) from error
