@@ -279,7 +279,7 @@ def test_clients_that_leave_free_their_slots(model, monkeypatch, is_streamed):
         body = json.dumps({"prompt": "abc", "max_tokens": 120, "stream": is_streamed, "temperature": 0})
         with send_raw(running, body.encode()):
             gate.entered.wait()
-        jobs = running._app.engine._open
+        jobs = list(running._app.engine._open)
         while not all(job.is_cancelled for job in jobs):  # as soon as the server sees the connection's end
             pass
         gate.open()
