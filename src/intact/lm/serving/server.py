@@ -8,6 +8,7 @@ from typing import Any
 
 from intact.errors import MissingExtraError, QuantValueError
 from intact.lm.language_model import LanguageModel
+from intact.lm.serving.patient_protocol import make_protocol
 from intact.lm.serving.server_limits import ServerLimits
 
 _MARGIN = 10  # seconds for clients to take the ends of their answers
@@ -42,10 +43,12 @@ class ModelServer:
         model.require_tokenizer()
         self._limits = limits or ServerLimits()
         self._app = ServerApp(model, name, self._limits, api_key)
+        bounds = self._limits
         config = uvicorn.Config(
-            self._app.routes(), log_level="warning", access_log=False, lifespan="off", server_header=False,
-            timeout_graceful_shutdown=self._limits.grace_seconds + _MARGIN, timeout_keep_alive=30,
-            limit_concurrency=self._limits.connections, backlog=min(self._limits.connections, 2048),
+            self._app.routes(), http=make_protocol(bounds.read_seconds), log_level="error", access_log=False,
+            lifespan="off", server_header=False, timeout_keep_alive=bounds.read_seconds,
+            timeout_graceful_shutdown=bounds.grace_seconds + _MARGIN, limit_concurrency=bounds.connections,
+            backlog=min(bounds.connections, 2048),
         )  # fmt: skip
         self._server = _make_server(uvicorn.Server, config, self._end_late_answers)
         self._socket = _listen(host, port)

@@ -34,6 +34,7 @@ from intact.lm.serving.requests import (
 from intact.lm.serving.responses import AnswerFormat, embedding_body, usage_record
 from intact.lm.serving.server_limits import ServerLimits
 
+_DRAINED = 16  # bodies of so many times the limit are read to their end
 _Handler = Callable[[Any], Awaitable[Response]]
 
 
@@ -224,20 +225,26 @@ class ServerApp:
             raise _stop_error() from None
 
     async def _read(self, request: Request) -> Any:
-        """Return the JSON of a body, which is dropped as soon as it is too long."""
-        most, body = self._limits.body_bytes, bytearray()
+        """Return the JSON of a body.
+
+        What is too long is dropped, and read on for a while: many clients see no answer before they sent all.
+        """
+        most, size, body = self._limits.body_bytes, 0, bytearray()
         try:
             async with asyncio.timeout(self._limits.read_seconds):
                 async for part in request.stream():
-                    body += part
-                    if len(body) > most:
-                        raise ProtocolError(
-                            413, f"the body has more than {most} bytes", code="body_too_large",
-                            headers={"connection": "close"},
-                        )  # fmt: skip
+                    size += len(part)
+                    body = body if size <= most else bytearray()
+                    body += part if size <= most else b""
+                    if size > _DRAINED * most:
+                        break
         except TimeoutError:
             late = ProtocolError(408, "the body took too long", headers={"connection": "close"})
             raise late from None
+        if size > most:
+            closing = {"connection": "close"} if size > _DRAINED * most else {}
+            message = f"the body has more than {most} bytes"
+            raise ProtocolError(413, message, code="body_too_large", headers=closing)
         return parse_json(bytes(body))
 
     def _record(self) -> dict[str, Any]:
