@@ -88,7 +88,7 @@ def _read_slowly(client: Client) -> int:
 
 
 def _send_rubbish(client: Client) -> int:
-    return _raw(client, client[2].bytes(300) + b"\r\n\r\n", 3)
+    return _raw(client, b"\0 \r\n\r\n" + client[2].bytes(300), 3)
 
 
 def _send_much(client: Client) -> int:

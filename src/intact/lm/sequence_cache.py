@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class SequenceCache:
         self.room = min(_FIRST_ROOM, most)
         self._ports = [port for port in engine.inputs if len(port.shape) == 4]
         self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in self._ports}
-        self._caches = {port.name: self._empty(port.shape, self.room) for port in self._ports}
+        self._caches = self._empty_caches()
 
     @property
     def nbytes(self) -> int:
@@ -143,11 +144,21 @@ class SequenceCache:
             return
         while self.room < length:
             self.room = min(2 * self.room, self._most)
-        length_before = max(self.lengths)
-        for port in self._ports:
-            longer = self._empty(port.shape, self.room)
-            longer[:, :, :length_before] = self._caches[port.name][:, :, :length_before]
-            self._caches[port.name] = longer
+        before, self._caches = self._caches, self._empty_caches()
+        for name, cache in self._caches.items():
+            for sequence, count in enumerate(self.lengths):
+                cache[sequence, :, :count] = before[name][sequence, :, :count]
 
-    def _empty(self, shape: Sequence[Any], room: int) -> NDArray[np.float32]:
-        return np.zeros((len(self.lengths), shape[1], room, shape[3]), np.float32)
+    def _empty_caches(self) -> dict[str, NDArray[np.float32]]:
+        """Return arrays of zeros for all layers, in one piece of memory.
+
+        The system gives large pieces page by page as they are written, and takes them back at once.
+        """
+        batch = len(self.lengths)
+        shapes = [(batch, int(port.shape[1]), self.room, int(port.shape[3])) for port in self._ports]
+        sizes = [prod(shape) for shape in shapes]
+        parts = np.split(np.zeros(sum(sizes), np.float32), np.cumsum(sizes)[:-1])
+        return {
+            port.name: part.reshape(shape)
+            for port, part, shape in zip(self._ports, parts, shapes, strict=True)
+        }
