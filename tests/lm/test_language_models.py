@@ -18,6 +18,8 @@ from tests.lm.small_decoders import (
 
 from intact import lm
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
+from intact.lm import chat_template
+from intact.lm.text_stream import TextStream
 
 
 @pytest.fixture(scope="module")
@@ -223,3 +225,93 @@ def test_templates_run_in_a_sandbox(model):
         hostile = lm.LanguageModel(model.engine, 10, model.tokenizer, template)
         with pytest.raises(QuantValueError):
             hostile.chat_prompt([{"role": "user", "content": "hi"}])
+
+
+def test_prompts_together_get_the_texts_of_each_alone(model):
+    prompts = ["abc", "abcdefgh", [3, 4, 5], "abcdef" * 9, "z"]
+    for sampling in (None, lm.Sampling(1.2, top_p=0.9, repetition_penalty=1.1, seed=5)):
+        alone = [model.generate(prompt, max_tokens=30, sampling=sampling) for prompt in prompts]
+        for batch in (1, 2, 8):
+            assert model.generate_each(prompts, max_tokens=30, sampling=sampling, batch=batch) == alone
+    assert model.generate_each([]) == []
+    with pytest.raises(QuantValueError, match="tokens"):
+        model.generate_each(["abc", "a" * 200])
+
+
+def test_sequences_move_between_slots(model):
+    cache = model.new_cache(3)
+    cache.append(TOKENS[:9], sequence=0)
+    cache.append([5, 6], sequence=1)
+    cache.copy(0, 2)
+    cache.copy(0, 1, 4)
+    assert cache.lengths == [9, 4, 9]
+    rows = cache.append_each([7, 7])
+    assert rows[0].tobytes() == model.logits([*TOKENS[:9], 7])[-1].tobytes()
+    assert rows[1].tobytes() == model.logits([*TOKENS[:4], 7])[-1].tobytes()
+    assert cache.append([7], sequence=2).tobytes() == rows[:1].tobytes()
+    for wrong in (lambda: cache.copy(0, 1, 99), lambda: cache.append_each([1] * 4)):
+        with pytest.raises(QuantValueError):
+            wrong()
+
+
+def test_vectors_of_texts_have_length_1(model):
+    vectors = model.embed(["abc", "abd", "q" * 50])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+    last = model.embed(["abc"], pooling="last")
+    states = model.new_cache().append_states(model.encode("abc"))
+    np.testing.assert_allclose(last[0], states[-1] / np.linalg.norm(states[-1]), rtol=1e-6)
+    np.testing.assert_allclose(vectors[0], states.mean(0) / np.linalg.norm(states.mean(0)), rtol=1e-5)
+    with pytest.raises(QuantValueError, match="pooling"):
+        model.embed(["abc"], pooling="max")
+    assert model.embed([]).shape == (0, 0)
+
+
+def test_hidden_states_are_what_the_head_reads(folder):
+    loaded = lm.load(folder, weights="float32", threads=1)
+    states = loaded.new_cache().append_states(TOKENS)
+    head = load_file(folder / "model.safetensors")["lm_head.weight"]
+    np.testing.assert_allclose(states @ head.T, loaded.logits(TOKENS), atol=1e-4)
+
+
+def test_answers_follow_a_grammar(model):
+    pytest.importorskip("llguidance")
+    grammar = model.grammar('start: "ab" ("c" | "de")+ "z"')
+    for sampling in (None, *(lm.Sampling(1.5, top_p=0.8, seed=seed) for seed in range(5))):
+        text = model.generate("abc", max_tokens=99, sampling=sampling, grammar=grammar)
+        assert text.startswith("ab") and text.strip("abcde") in ("z", "")
+    tokens = list(model.generate_tokens("abc", max_tokens=3, grammar=model.grammar('start: "qz"')))
+    assert model.tokenizer.decode(tokens) == "qz"
+    for wrong in ({"grammar": "start: ("}, {"json_schema": {"type": "banana"}}, {"json_schema": "[]"}, {}):
+        with pytest.raises(QuantValueError):
+            model.grammar(**wrong)
+    with pytest.raises(QuantValueError, match="lookup"):
+        model.generate("abc", max_tokens=9, lookup=True, grammar=grammar)
+
+
+def test_pieces_of_a_text_are_the_text():
+    tokenizers = pytest.importorskip("tokenizers")
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    base = tokenizers.Tokenizer(tokenizers.models.BPE({word: i for i, word in enumerate(letters)}, []))
+    base.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer = lm.Tokenizer(base.to_str(), None, [])
+    rng = np.random.default_rng(0)
+    numbers = {word: number for number, word in enumerate(letters)}
+    words = base.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    text = "ünï — 😀😀 text " * 20
+    tokens = [numbers[letter] for letter in words.pre_tokenize_str(text)[0][0]]
+    for ids in (tokens, list(rng.integers(0, 256, 400)), tokens[3:]):
+        stream = TextStream(tokenizer)
+        pieces = [stream.push(int(token)) for token in ids]
+        assert "".join(pieces) + stream.finish() == tokenizer.decode(ids)
+
+
+def test_templates_that_never_end_are_stopped(monkeypatch):
+    monkeypatch.setattr(chat_template, "_SECONDS", 0.2)
+    messages = [{"role": "user", "content": "hi"}]
+    loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    double = "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}"
+    for template in (loop, double, "{{ 'x' * 10**10 }}", "{{ 'x' | center(10**12) }}", "{% include 'x' %}"):
+        with pytest.raises(QuantValueError, match="chat template"):
+            chat_template.render_chat(template, messages)
+    monkeypatch.undo()
+    assert chat_template.render_chat("{{ messages[0].content }}", messages) == "hi"
