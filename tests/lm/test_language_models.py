@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from tests.lm.small_decoders import (
 from intact import lm
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.lm import chat_template
+from intact.lm.continuous_batch import ContinuousBatch, SequenceJob
 from intact.lm.text_stream import TextStream
 
 
@@ -315,3 +318,29 @@ def test_templates_that_never_end_are_stopped(monkeypatch):
             chat_template.render_chat(template, messages)
     monkeypatch.undo()
     assert chat_template.render_chat("{{ messages[0].content }}", messages) == "hi"
+
+
+def test_errors_of_jobs_keep_no_memory_of_caches(model, monkeypatch):
+    caches = []
+
+    def new_cache(batch):
+        caches.append(weakref.ref(cache := model.new_cache(batch)))
+        return cache
+
+    def fail(inputs, out=None):
+        raise MemoryError("no room")
+
+    gc.disable()
+    try:
+        batch, jobs = ContinuousBatch(new_cache, 2), [SequenceJob([64]), SequenceJob([3])]
+        batch.add(jobs[0])
+        assert not batch.step()
+        with monkeypatch.context() as patch:
+            patch.setattr(model.engine, "run", fail)
+            batch.add(jobs[1])
+            assert not batch.step()
+        assert [cache() for cache in caches] == [None, None]
+    finally:
+        gc.enable()
+    assert isinstance(jobs[0].error, IntactError)
+    assert "no room" in str(jobs[1].error) and "in fail" in jobs[1].error.__notes__[0]

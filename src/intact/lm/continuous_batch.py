@@ -7,12 +7,14 @@ bits of another one (decision 57).
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.errors import IntactError
 from intact.lm.generate import CHUNK
 from intact.lm.sequence_cache import SequenceCache
 
@@ -225,6 +227,15 @@ def _call(action: Callable[[], None]) -> Exception | None:
 
 
 def _close(job: SequenceJob, error: Exception | None) -> None:
+    if error is not None:
+        _drop_frames(error)
     job.error = error
     job.is_closed = True
     _call(job.on_close)
+
+
+def _drop_frames(error: Exception) -> None:
+    """Replace an error's frames by their text: frames keep caches until cycles are collected."""
+    if not isinstance(error, IntactError) and error.__traceback__ is not None:
+        error.add_note("".join(traceback.format_tb(error.__traceback__)))
+    error.__traceback__ = error.__context__ = error.__cause__ = None

@@ -66,7 +66,7 @@ class ModelServer:
         try:
             asyncio.run(self._server.serve(sockets=[self._socket]))
         finally:
-            self._app.engine.stop()
+            self._app.stop()
             self._socket.close()
 
     def stop(self) -> None:

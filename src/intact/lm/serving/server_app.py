@@ -7,10 +7,10 @@ import hmac
 import sys
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -35,6 +35,7 @@ from intact.lm.serving.responses import AnswerFormat, embedding_body, usage_reco
 from intact.lm.serving.server_limits import ServerLimits
 
 _DRAINED = 16  # bodies of so many times the limit are read to their end
+_PREPARERS = 2  # threads that encode prompts and compile grammars; each has a heap of its own
 _Handler = Callable[[Any], Awaitable[Response]]
 
 
@@ -56,6 +57,12 @@ class ServerApp:
         self._model, self._name, self._limits, self._key = model, name, limits, api_key.encode()
         self.engine = EngineThread(model.new_cache, limits.slots, limits.waiting, limits.chunk)
         self.metrics = Metrics()
+        self._preparers = ThreadPoolExecutor(_PREPARERS, "intact-lm-prepare")
+
+    def stop(self) -> None:
+        """End all answers and threads."""
+        self.engine.stop()
+        self._preparers.shutdown()
 
     def routes(self) -> Starlette:
         """Return the application."""
@@ -127,7 +134,7 @@ class ServerApp:
         wanted = parse_embedding(await self._read(request), self._limits)
         self._check_model(wanted.model)
         queue, post = _piece_queue()
-        jobs = await _run_apart(lambda: self._vector_jobs(wanted, post))
+        jobs = await self._run_apart(lambda: self._vector_jobs(wanted, post))
         self._submit(jobs)
         try:
             await _unless_gone(request, _gather(queue, len(jobs)))
@@ -143,7 +150,7 @@ class ServerApp:
 
     async def _answer(self, request: Request, wanted: TextRequest, is_chat: bool) -> Response:
         queue, post = _piece_queue()
-        jobs = await _run_apart(lambda: self._answer_jobs(wanted, post))
+        jobs = await self._run_apart(lambda: self._answer_jobs(wanted, post))
         self._submit(jobs)
         form = AnswerFormat(self._name, is_chat, wanted.sampling.seed)
 
@@ -182,6 +189,19 @@ class ServerApp:
         prompts = sum(len(job.prompt) for job in jobs[:: wanted.answers])
         self.metrics.add("intact_prompt_tokens_total", prompts)
         return usage_record(prompts, sum(job.choice.count for job in jobs))
+
+    async def _run_apart(self, make: Callable[[], list[Any]]) -> list[Any]:
+        """Run what takes long, such as encoding, on another thread."""
+
+        def guarded() -> list[Any]:
+            try:
+                return make()
+            except Exception:
+                raise
+            except BaseException as error:  # a panic of Rust's code, in tokenizers and llguidance
+                raise RuntimeError(str(error)) from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._preparers, guarded)
 
     def _answer_jobs(self, wanted: TextRequest, post: Post) -> list[AnswerJob]:
         model, tokenizer = self._model, self._model.require_tokenizer()
@@ -301,20 +321,6 @@ async def _unless_gone(request: Request, work: Any) -> Any:
         await end_task(task)
 
 
-async def _run_apart(make: Callable[[], list[Any]]) -> list[Any]:
-    """Run what takes long, such as encoding, on another thread."""
-
-    def guarded() -> list[Any]:
-        try:
-            return make()
-        except Exception:
-            raise
-        except BaseException as error:  # a panic of Rust's code, in tokenizers and llguidance
-            raise RuntimeError(str(error)) from error
-
-    return await run_in_threadpool(guarded)
-
-
 def _raise_error(piece: Piece) -> None:
     """Raise what ended an answer before its end."""
     if isinstance(piece.error, StoppedError):
@@ -322,6 +328,7 @@ def _raise_error(piece: Piece) -> None:
     if isinstance(piece.error, IntactError):
         raise ProtocolError(400, str(piece.error), param=piece.error.where[:80])
     if piece.error is not None:
+        traceback.print_exception(piece.error)
         raise ProtocolError(500, f"the engine failed: {str(piece.error)[:200]}", code="engine_failed")
 
 
