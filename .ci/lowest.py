@@ -1,4 +1,4 @@
-"""Print pip constraints: the lowest versions that the core and the extras without PyTorch allow."""
+"""Print pip constraints: the lowest version of everything that extras without PyTorch need."""
 
 import tomllib
 from pathlib import Path

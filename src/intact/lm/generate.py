@@ -51,7 +51,7 @@ class TokenChoice:
     def choose(self, logits: np.ndarray) -> int:
         """Return the token behind the last one; `logits` float32 [vocabulary]."""
         grammar = self._grammar
-        allowed = grammar.allowed() if grammar is not None else None
+        allowed = grammar.token_mask() if grammar is not None else None
         token = self._sampler.choose(logits, self._history, allowed)
         if grammar is not None:
             grammar.push(token)

@@ -37,12 +37,12 @@ class TokenGrammar:
         if (grammar is None) == (json_schema is None):
             raise QuantValueError("grammar", "both or none", "a grammar or a JSON schema", "pass one of them")
         package, self._vocabulary = _package(), vocabulary
-        text = _grammar_of_schema(package, json_schema) if grammar is None else _checked(grammar)
+        text = _grammar_of_schema(package, json_schema) if grammar is None else _check_text(grammar)
         limits = package.LLParserLimits(max_grammar_size=100_000, verbose_errors=False)
         self._matcher = package.LLMatcher(tokenizer.guidance(vocabulary), text, log_level=0, limits=limits)
         self._refuse_errors("one that llguidance reads")
 
-    def allowed(self) -> NDArray[np.bool_]:
+    def token_mask(self) -> NDArray[np.bool_]:
         """Return which tokens may come next, bool [vocabulary]. Where the text is complete: an end token.
 
         Raises:
@@ -79,7 +79,7 @@ class TokenGrammar:
 
 def _grammar_of_schema(package: Any, schema: Mapping[str, Any] | str | None) -> str:
     try:
-        text = _checked(schema if isinstance(schema, str) else json.dumps(schema))
+        text = _check_text(schema if isinstance(schema, str) else json.dumps(schema))
         record = json.loads(text)
         if not isinstance(record, dict) or _depth(record) > _DEEPEST:
             raise ValueError(f"no object, or deeper than {_DEEPEST}")
@@ -90,7 +90,7 @@ def _grammar_of_schema(package: Any, schema: Mapping[str, Any] | str | None) -> 
         ) from error
 
 
-def _checked(text: str) -> str:
+def _check_text(text: str) -> str:
     if not isinstance(text, str) or len(text) > _MOST or any("\ud800" <= c <= "\udfff" for c in text):
         raise QuantValueError(
             "grammar", "another type, lone surrogates, or too many characters", f"at most {_MOST} of a text",

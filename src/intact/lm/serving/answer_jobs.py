@@ -25,7 +25,7 @@ class TokenProbability:
 
 
 @dataclass(frozen=True)
-class Piece:
+class AnswerPart:
     """A part of one answer.
 
     Attributes:
@@ -45,7 +45,7 @@ class Piece:
     is_last: bool = False
 
 
-Post = Callable[[Piece], None]
+Post = Callable[[AnswerPart], None]
 
 
 class AnswerJob(TextJob):
@@ -71,12 +71,12 @@ class AnswerJob(TextJob):
         if self._logprobs is not None and token is not None:
             probabilities = (self._probability(token, logits, self._logprobs),)
         if piece or probabilities:
-            self._post(Piece(self._index, piece, probabilities))
+            self._post(AnswerPart(self._index, piece, probabilities))
 
     def on_close(self) -> None:
         """Post the end."""
         error = self.error if self.error is not None or self.end else StoppedError()
-        self._post(Piece(self._index, end=self.end, error=error, is_last=True))
+        self._post(AnswerPart(self._index, end=self.end, error=error, is_last=True))
 
     def _probability(self, token: int, logits: NDArray[np.float32], count: int) -> TokenProbability:
         logarithms = log_probabilities(logits)
@@ -98,4 +98,4 @@ class VectorJob(EmbeddingJob):
     def on_close(self) -> None:
         """Post the end."""
         error = self.error if self.error is not None or self.vector is not None else StoppedError()
-        self._post(Piece(self._index, error=error, is_last=True))
+        self._post(AnswerPart(self._index, error=error, is_last=True))

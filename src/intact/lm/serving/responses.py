@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact._version import __version__
-from intact.lm.serving.answer_jobs import Piece, TokenProbability
+from intact.lm.serving.answer_jobs import AnswerPart, TokenProbability
 
 
 @dataclass
@@ -32,12 +32,12 @@ class AnswerFormat:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, answers: Sequence[Sequence[Piece]], usage: dict[str, int]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[Sequence[AnswerPart]], usage: dict[str, int]) -> dict[str, Any]:
         """Return the body of a response that is sent at once; `answers`: the parts of each."""
         choices = [self._choice(index, parts) for index, parts in enumerate(answers)]
         return self._head("chat.completion") | {"choices": choices, "usage": usage}
 
-    def chunk(self, piece: Piece) -> dict[str, Any]:
+    def chunk(self, piece: AnswerPart) -> dict[str, Any]:
         """Return one part of a streamed response."""
         choice: dict[str, Any] = {
             "index": piece.index, "logprobs": self._logprobs(piece.probabilities),
@@ -65,9 +65,9 @@ class AnswerFormat:
             "model": self.model, "system_fingerprint": f"intact-{__version__}", "seed": self.seed,
         }  # fmt: skip
 
-    def _choice(self, index: int, parts: Sequence[Piece]) -> dict[str, Any]:
+    def _choice(self, index: int, parts: Sequence[AnswerPart]) -> dict[str, Any]:
         text = "".join(part.text for part in parts)
-        logprobs = self._logprobs([one for part in parts for one in part.probabilities])
+        logprobs = self._logprobs([token for part in parts for token in part.probabilities])
         choice: dict[str, Any] = {
             "index": index, "logprobs": logprobs, "finish_reason": parts[-1].end or None,
         }  # fmt: skip

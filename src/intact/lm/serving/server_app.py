@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from intact.errors import IntactError
 from intact.lm.language_model import LanguageModel
-from intact.lm.serving.answer_jobs import AnswerJob, Piece, Post, VectorJob
+from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart, Post, VectorJob
 from intact.lm.serving.engine_thread import EngineThread, QueueFullError, StoppedError
 from intact.lm.serving.event_stream import EventStream, end_task, wait_for_disconnect
 from intact.lm.serving.metrics import Metrics
@@ -168,7 +168,11 @@ class ServerApp:
         return JSONResponse(form.whole(answers, self._usage(jobs, wanted)))
 
     async def _parts(
-        self, queue: asyncio.Queue[Piece], jobs: Sequence[AnswerJob], form: AnswerFormat, wanted: TextRequest
+        self,
+        queue: asyncio.Queue[AnswerPart],
+        jobs: Sequence[AnswerJob],
+        form: AnswerFormat,
+        wanted: TextRequest,
     ) -> AsyncGenerator[dict[str, Any]]:
         """Yield the parts of a streamed response."""
         if form.is_chat:
@@ -193,7 +197,7 @@ class ServerApp:
     async def _run_apart(self, make: Callable[[], list[Any]]) -> list[Any]:
         """Run what takes long, such as encoding, on another thread."""
 
-        def guarded() -> list[Any]:
+        def make_jobs() -> list[Any]:
             try:
                 return make()
             except Exception:
@@ -201,7 +205,7 @@ class ServerApp:
             except BaseException as error:  # a panic of Rust's code, in tokenizers and llguidance
                 raise RuntimeError(str(error)) from error
 
-        return await asyncio.get_running_loop().run_in_executor(self._preparers, guarded)
+        return await asyncio.get_running_loop().run_in_executor(self._preparers, make_jobs)
 
     def _answer_jobs(self, wanted: TextRequest, post: Post) -> list[AnswerJob]:
         model, tokenizer = self._model, self._model.require_tokenizer()
@@ -284,11 +288,11 @@ class ServerApp:
             raise ProtocolError(401, "the API key is missing or wrong", code="invalid_api_key")
 
 
-def _piece_queue() -> tuple[asyncio.Queue[Piece], Post]:
+def _piece_queue() -> tuple[asyncio.Queue[AnswerPart], Post]:
     """Return a queue, and a function by which another thread puts parts into it."""
-    loop, queue = asyncio.get_running_loop(), asyncio.Queue[Piece]()
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[AnswerPart]()
 
-    def post(piece: Piece) -> None:
+    def post(piece: AnswerPart) -> None:
         try:
             loop.call_soon_threadsafe(queue.put_nowait, piece)
         except RuntimeError:  # the loop is closed: nobody waits
@@ -297,9 +301,9 @@ def _piece_queue() -> tuple[asyncio.Queue[Piece], Post]:
     return queue, post
 
 
-async def _gather(queue: asyncio.Queue[Piece], count: int) -> list[list[Piece]]:
+async def _gather(queue: asyncio.Queue[AnswerPart], count: int) -> list[list[AnswerPart]]:
     """Return the parts of all answers, when each has come to its end."""
-    answers: list[list[Piece]] = [[] for _ in range(count)]
+    answers: list[list[AnswerPart]] = [[] for _ in range(count)]
     while not all(parts and parts[-1].is_last for parts in answers):
         piece = await queue.get()
         _raise_error(piece)
@@ -321,7 +325,7 @@ async def _unless_gone(request: Request, work: Any) -> Any:
         await end_task(task)
 
 
-def _raise_error(piece: Piece) -> None:
+def _raise_error(piece: AnswerPart) -> None:
     """Raise what ended an answer before its end."""
     if isinstance(piece.error, StoppedError):
         raise _stop_error()
