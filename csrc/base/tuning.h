@@ -51,6 +51,7 @@ constexpr double kOfSplit = 40, kOfOutliers = 0.06, kOfOutlierRow = 4;
 namespace block_products {
 constexpr int64_t kMostRows = 96;  // of an item: tiles of 12
 constexpr int64_t kItem = 1 << 20;  // products
+constexpr int64_t kLeastItems = 8;  // of a convolution: panels are cut where there are few pixels
 }  // namespace block_products
 
 // Attention to a cache: steps/cached_attention.cc.

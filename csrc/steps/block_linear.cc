@@ -1,12 +1,11 @@
 #include "steps/block_linear.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "base/half.h"
 #include "base/tuning.h"
 #include "kernels/registry.h"
+#include "steps/common/block_rows.h"
 #include "steps/common/row_index.h"
 
 namespace intact {
@@ -35,8 +34,7 @@ class BlockRows final : public Step {
         rows_(s.x.sizes[0]),
         group_(static_cast<int64_t>(ops.group)),
         groups_(parts_of(rows_, group_)),
-        row_step_(ops.by_turns ? 4 : cut.row_bytes()),
-        four_step_(ops.by_turns ? 4 * group_ : 4) {
+        pitch_(ops, cut.row_bytes()) {
     demand_rows(s.x);
     demand(s.x.type == Type::i8 || s.x.type == Type::u8, "codes are bytes");
     demand(s.x.sizes[1] == cut.k, "rows are as long as the weights");
@@ -78,40 +76,29 @@ class BlockRows final : public Step {
       zeros[b * group_] = (has_zero ? row_of<const uint8_t>(*s_.x_zeros, memory, row)[b] : 0) - 128;
     }
     const auto* const x = is_there ? row_of<const uint8_t>(s_.x, memory, row) : nullptr;
-    lay_codes(x, row_of<int8_t>(s_.codes, memory, group) + row_step_ * turn, zeros,
+    lay_codes(x, row_of<int8_t>(s_.codes, memory, group) + pitch_.row * turn, zeros,
               row_of<int32_t>(s_.negatives, memory, group) + turn);
   }
 
-  // A row's fours, each beside those of the other rows of its group, and the sums of its pieces; of no row
-  // zeros.
+  // A row's codes beside those of the other rows of its group, and the sums of its pieces; of no row zeros.
   void lay_codes(const uint8_t* x, int8_t* to, const int32_t* zeros, int32_t* negatives) const {
-    const uint32_t flip = s_.x.type == Type::u8 ? 0x80808080u : 0u;
+    if (x == nullptr) {
+      lay_no_codes(cut_.row_bytes(), to, pitch_.four);
+      for (int64_t p = 0; p < cut_.pieces; ++p) negatives[p * group_] = 0;
+      return;
+    }
     for (int64_t p = 0; p < cut_.pieces; ++p) {
       const int64_t from = p * cut_.piece * kUnit, end = std::min(from + cut_.piece * kUnit, cut_.k);
-      int32_t sum = 0;
-      for (int64_t i = from; i < parts_of(end, kUnit) * kUnit; i += 4) {
-        uint32_t codes = 0;
-        if (x != nullptr && i + 4 <= end) {
-          std::memcpy(&codes, x + i, 4);
-          codes ^= flip;
-        } else if (x != nullptr && i < end) {
-          std::memcpy(&codes, x + i, static_cast<size_t>(end - i));
-          codes = (codes ^ flip) & ((1u << (8 * (end - i))) - 1);
-        }
-        std::array<int8_t, 4> four;
-        std::memcpy(four.data(), &codes, 4);
-        std::memcpy(to + i / 4 * four_step_, &codes, 4);
-        for (const int8_t code : four) sum += code;
-      }
-      const bool is_shifted = zeros != nullptr && x != nullptr;
-      const int32_t zero = is_shifted ? zeros[p / cut_.x_every * group_] : 0;
+      const int32_t sum = lay_block_codes(x, from, end, s_.x.type == Type::u8, to, pitch_.four);
+      const int32_t zero = zeros != nullptr ? zeros[p / cut_.x_every * group_] : 0;
       negatives[p * group_] = zero * static_cast<int32_t>(end - from) - sum;
     }
   }
 
   BlockRowsSpec s_;
   BlockCut cut_;
-  int64_t rows_, group_, groups_, row_step_, four_step_, each_;
+  int64_t rows_, group_, groups_, each_;
+  BlockRowPitch pitch_;
 };
 
 class BlockLinear final : public Step {
@@ -223,7 +210,7 @@ BlockCut::BlockCut(int64_t k_, int64_t x_block, int64_t w_block) : k(k_), units(
   demand(large == k || large % small == 0, "blocks of one side are parts of those of the other");
   demand(small == k || (small % kUnit == 0 && (large == k || large % kUnit == 0)),
          "a block ends within a unit");
-  demand(small < (int64_t{1} << 31) / (255 * 255), "a sum may leave int32");
+  demand(small <= (int64_t{1} << 31) / (255 * 255), "a sum may leave int32");
   piece = parts_of(small, kUnit);
   pieces = parts_of(k, small);
   x_blocks = parts_of(k, x_size);

@@ -59,6 +59,8 @@ def arrays():
         "cosines": np.ones((3, 2), np.float32),
         "wb": np.arange(24, dtype=np.uint8).reshape(6, 4),
         "wbs": np.ones((6, 1), np.float32),
+        "wdc": np.arange(36, dtype=np.uint8).reshape(1, 3, 3, 4),
+        "wds": np.ones(1, np.float32),
     }
 
 
@@ -88,7 +90,8 @@ def tensors():
     declared += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
     declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6), floats("bg", 3, 8)]
     declared += [floats("ro", 1, 3, 8), floats("at", 1, 3, 8), *(floats(n, 1, 2, 3, 4) for n in ("ck", "cv"))]
-    declared.append(floats("bf", 3, 6))
+    declared += [floats("bf", 3, 6), s.Tensor("dc", "uint8", image), s.Tensor("dcz", "uint8", ())]
+    declared += [floats("dcs"), floats("dy", "batch", 1, 6, 6)]
     return declared
 
 
@@ -109,6 +112,8 @@ def block_steps():
         s.BlockGather("rows", ("Gather1",), "zero", "bg", "wb", "wbs", 8, 4, 8),
         s.BlockFloatLinear("widened", ("MatMul9",), "ga", "bf", "wb", "wbs", 8, 4, 8),
         s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
+        s.DynamicQuantize("range", (), "x", "dc", "dcs", "dcz"),
+        s.DynamicConv("scaled", ("ConvInteger1",), "dc", "dcs", "dy", "wdc", "wds", "dcz", pads=(1, 1, 1, 1)),
     )
 
 

@@ -41,7 +41,7 @@ struct BlockGather final : PlanStep {
                          table.block};
     // Products that share the table have its codes in panels: then nobody reads those of the file.
     spec.is_packed = binding.is_packed(table.weight, name_of_panels(table));
-    spec.codes = spec.is_packed ? line_of(binding, panels_of(binding, table), Type::u8)
+    spec.codes = spec.is_packed ? packed_vector(binding, panels_of(binding, table), Type::u8)
                                 : binding.constant(table.weight);
     if (table.zero_points != kNoValue) spec.zeros = binding.constant(table.zero_points);
     if (table.minima != kNoValue) spec.minima = binding.constant(table.minima);

@@ -38,8 +38,14 @@ inline Bytes panels_of(Binding& binding, const BlockConstants& w) {
 }
 
 // A dense view of one axis.
-inline View line_of(Binding& binding, const Bytes& bytes, Type type) {
+inline View packed_vector(Binding& binding, const Bytes& bytes, Type type) {
   return binding.keep(bytes, type, {static_cast<int64_t>(bytes.bytes.size() / bytes_of(type))});
+}
+
+template <class T>
+std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
+  const auto* const first = reinterpret_cast<const uint8_t*>(values.data());
+  return {first, first + values.size() * sizeof(T)};
 }
 
 // Packed once for all sizes and all steps that name the same constants.
@@ -49,7 +55,7 @@ struct PackedBlocks {
         n_(binding.shape(w.weight)[0]),
         form_(name_of_blocks(w)),
         bytes_(panels_of(binding, w)) {
-    codes = line_of(binding, bytes_, Type::u8);
+    codes = packed_vector(binding, bytes_, Type::u8);
     scales = reals(binding, w.scales, "block_scales");
     zero = 1 << (w.bits - 1);
     if (w.zero_points != kNoValue) pack_zeros(binding, w.zero_points);
@@ -62,14 +68,14 @@ struct PackedBlocks {
       return bytes_of_values(sum_block_codes(bytes_.bytes, n_, bits, cut));
     };
     const std::string form = "block_sums_" + form_ + "_" + std::to_string(cut.piece);
-    return line_of(binding, binding.packed(weight, form, sum, Type::i32), Type::i32);
+    return packed_vector(binding, binding.packed(weight, form, sum, Type::i32), Type::i32);
   }
 
   // A constant with numbers for each output.
   template <class T>
   View values(Binding& binding, int value, const char* form, Type type) const {
     const auto pack = [&](const Bytes& b) { return bytes_of_values(pack_block_values(b.as<T>(), n_)); };
-    return line_of(binding, binding.packed(value, form, pack, type), type);
+    return packed_vector(binding, binding.packed(value, form, pack, type), type);
   }
 
   int bits;  // 4 or 8
@@ -87,7 +93,7 @@ struct PackedBlocks {
     const Bytes bytes = binding.packed(value, form, pack);
     const auto blocks = static_cast<size_t>(binding.shape(value)[1]);
     const size_t numbers = (static_cast<size_t>(n_) + kBlockPanel - 1) / kBlockPanel * kBlockPanel * blocks;
-    return line_of(binding, bytes, bytes.bytes.size() == 2 * numbers ? Type::f16 : Type::f32);
+    return packed_vector(binding, bytes, bytes.bytes.size() == 2 * numbers ? Type::f16 : Type::f32);
   }
 
   // One byte where all are equal.
@@ -102,14 +108,8 @@ struct PackedBlocks {
     if (bytes.bytes.size() == 1) {
       zero = bytes.bytes[0];
     } else {
-      zeros = line_of(binding, bytes, Type::u8);
+      zeros = packed_vector(binding, bytes, Type::u8);
     }
-  }
-
-  template <class T>
-  static std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
-    const auto* const first = reinterpret_cast<const uint8_t*>(values.data());
-    return {first, first + values.size() * sizeof(T)};
   }
 
   int64_t n_;

@@ -1,11 +1,13 @@
-"""The operand that a layer with constant weights multiplies."""
+"""Operands of layers: codes on a grid of the plan, and tensors as they are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.steps import Codes
 from intact.engine.steps.base.window import Pads
+from intact.graph import Value
 
 
 @dataclass(frozen=True)
@@ -23,3 +25,19 @@ class CodesRead:
     codes: Codes
     low: str = ""
     pads: Pads = (0, 0, 0, 0)
+
+
+def plain_operand(builder: PlanBuilder, value: Value | None) -> str:
+    """Return a tensor that is no codes of a grid, or a constant in its place; "" for none.
+
+    Raises:
+        NoMatch: No native step makes it, or it lies on a grid.
+    """
+    if value is None:
+        return ""
+    if (array := builder.constants(value)) is not None:
+        return builder.hold(value.name or "", array)
+    tensor = builder.tensors.get(value.name or "")
+    if tensor is None or tensor.codes is not None:
+        raise NoMatch(f"'{value.name}' is made by no native step, or lies on a grid of its own")
+    return tensor.name

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.fused import Fused, fused_nodes
 from intact.engine.lower.rules.elements.add import lower_add
 from intact.engine.lower.rules.elements.function import lower_function
+from intact.engine.lower.rules.products.dynamic_conv import (
+    ScaledConv,
+    find_scaled_conv,
+    lower_scaled_conv,
+)
 from intact.engine.lower.rules.reductions.batch_normalization import lower_batch_norm
 from intact.engine.lower.rules.reductions.layer_norm import lower_layer_norm
 from intact.engine.lower.rules.reductions.softmax import lower_softmax
@@ -40,6 +46,7 @@ def claim(builder: PlanBuilder, fusions: Sequence[Fusion]) -> list[Group]:
     groups: list[Group] = []
     candidates = (
         *_layers(builder, fusions),
+        *_dynamic_convs(builder),
         *_behind_adds(builder),
         *_behind_norms(builder),
         *_activations(builder),
@@ -65,6 +72,19 @@ def _layers(builder: PlanBuilder, fusions: Sequence[Fusion]) -> Iterator[Group]:
             yield Group(fused.nodes, _sum(fused))
         elif is_op(fused.root, "Add") and len(fused.nodes) > 1:
             yield Group(fused.nodes, _complete(fused.nodes, lower_add))
+
+
+def _dynamic_convs(builder: PlanBuilder) -> Iterator[Group]:
+    """Yield each ConvInteger with what makes floats of its sums."""
+    for node in builder.model.graph:
+        conv = find_scaled_conv(builder, node) if is_op(node, "ConvInteger") else None
+        if conv is not None:
+            yield Group(conv.nodes, partial(_lower_conv, conv=conv))
+
+
+def _lower_conv(builder: PlanBuilder, conv: ScaledConv) -> list[Node]:
+    lower_scaled_conv(builder, conv)
+    return []
 
 
 def _sum(fused: Fused) -> Callable[[PlanBuilder], list[Node]]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from intact.engine.lower.base.block_constants import has_block_codes, hold_blocks
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, is_float32
 from intact.engine.lower.base.float_weights import bias_vector, write_floats
+from intact.engine.lower.base.operand import plain_operand
 from intact.engine.lower.base.rule import who
 from intact.engine.lower.rules.elements.dynamic_quantize import quantize_blocks, quantize_whole
 from intact.engine.lower.rules.products.block_float_linear import write_block_floats
@@ -72,20 +73,8 @@ def lower_dynamic_matmul(builder: PlanBuilder, node: Node) -> None:
 
 def lower_matmul_integer_to_float(builder: PlanBuilder, node: Node) -> None:
     """Lower a MatMulIntegerToFloat with a constant matrix."""
-    operands = [_plain(builder, input_of(node, index)) for index in (0, 2, 4)]
+    operands = [plain_operand(builder, input_of(node, index)) for index in (0, 2, 4)]
     _lower_integers(builder, node, (operands[0], operands[1], operands[2]), (3, 5, 6))
-
-
-def _plain(builder: PlanBuilder, value: Value | None) -> str:
-    """Return a tensor of numbers, or a constant in its place; "" for none."""
-    if value is None:
-        return ""
-    if (array := builder.constants(value)) is not None:
-        return builder.hold(value.name or "", array)
-    tensor = builder.tensors.get(value.name or "")
-    if tensor is None or tensor.codes is not None:
-        raise NoMatch(f"'{value.name}' is made by no native step, or lies on a grid of its own")
-    return tensor.name
 
 
 def _lower_integers(
