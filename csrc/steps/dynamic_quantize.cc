@@ -1,17 +1,14 @@
 #include "steps/dynamic_quantize.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/tuning.h"
-#include "kernels/dynamic_quantize/ranges.h"
 #include "kernels/registry.h"
 #include "steps/common/row_index.h"
+#include "steps/common/whole_range.h"
 
 namespace intact {
 namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 void demand_spec(const DynamicQuantizeSpec& s) {
   demand_rows(s.x);
@@ -43,19 +40,13 @@ class DynamicRange final : public Step {
 
   void run(const Memory& memory, size_t, size_t, uint8_t*) const noexcept override {
     const auto columns = static_cast<size_t>(s_.x.sizes[1]);
-    float low = 0.0f, high = 0.0f;
-    for (int64_t row = 0; row < s_.x.sizes[0] && columns > 0 && low == low; ++row) {
-      const MinMax found = ops_.minmax(row_of<const float>(s_.x, memory, row), columns);
-      low = found.min == found.min ? std::min(low, found.min) : kNan;
-      high = std::max(high, found.max);
+    WholeRange range;
+    for (int64_t row = 0; row < s_.x.sizes[0]; ++row) {
+      range.add(ops_, row_of<const float>(s_.x, memory, row), columns);
     }
-    const bool is_finite =
-        low >= -std::numeric_limits<float>::max() && high <= std::numeric_limits<float>::max();
-    const float scale = !is_finite ? kNan
-                        : s_.zeros ? uint8_scale(low, high)
-                                   : int8_scale(std::max(-low, high));
+    const float scale = range.scale(s_.zeros.has_value());
     *s_.scales.at<float>(memory) = scale;
-    if (s_.zeros) *s_.zeros->at<uint8_t>(memory) = uint8_zero(low, scale);
+    if (s_.zeros) *s_.zeros->at<uint8_t>(memory) = uint8_zero(range.low, scale);
   }
 
  private:

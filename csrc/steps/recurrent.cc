@@ -25,7 +25,7 @@ struct Room {
   float** candidates;
   int64_t* ends;
   size_t* active;
-  uint8_t* line;
+  uint8_t *line, *states;
 };
 
 class Recurrent final : public Step {
@@ -33,7 +33,7 @@ class Recurrent final : public Step {
   Recurrent(const FloatOps& floats, const FloatGemmOps& products, const RecurrentSpec& spec);
 
   size_t items() const override { return directions_ * pieces_; }
-  std::string name() const override { return name_of(&products_); }
+  std::string name() const override { return dynamic_ ? name_of(s_.dynamic->products) : name_of(&products_); }
   size_t scratch() const override { return room_bytes(); }
   Weights weights() const override { return {}; }
 
@@ -46,7 +46,7 @@ class Recurrent final : public Step {
   }
 
  private:
-  void check() const;
+  void check();
   void declare();
   size_t room_bytes() const;
   Room room_at(uint8_t* scratch) const;
@@ -85,6 +85,7 @@ class Recurrent final : public Step {
   const FloatGemmOps& products_;
   RecurrentSpec s_;
   RealFunction function_;  // the activation of a simple network
+  std::optional<DynamicStateProduct> dynamic_;
   size_t directions_, hidden_, gates_, steps_ = 0, batch_ = 0, pieces_ = 0;
 };
 
@@ -99,7 +100,9 @@ Recurrent::Recurrent(const FloatOps& floats, const FloatGemmOps& products, const
   check();
   steps_ = static_cast<size_t>(s_.x.sizes[0]);
   batch_ = static_cast<size_t>(s_.x.sizes[1]);
-  const int64_t shared = std::max<int64_t>(1, s_.threads / static_cast<int64_t>(directions_));
+  // The states of all rows have one range.
+  const int64_t shared =
+      s_.dynamic ? 1 : std::max<int64_t>(1, s_.threads / static_cast<int64_t>(directions_));
   pieces_ = static_cast<size_t>(std::min((s_.x.sizes[1] + kRecurrentRows - 1) / kRecurrentRows, shared));
   declare();
 }
@@ -110,13 +113,18 @@ void demand_state(const View& v, std::array<int64_t, 3> sizes) {
   elements_of(v);
 }
 
-void Recurrent::check() const {
+void Recurrent::check() {
   demand(0 < s_.hidden && s_.hidden < (int64_t{1} << 24), "the size of a state is out of range");
   demand(0 < directions_ && directions_ < 16 && s_.threads >= 1, "directions or threads are out of range");
   demand(s_.x.rank == 3 && s_.x.type == Type::f32, "x is float32 [steps, batch, gates]");
   elements_of(s_.x);
   demand(s_.x.sizes[2] == static_cast<int64_t>(directions_ * gates_ * hidden_), "x has other gates");
-  demand_vector(s_.packed, Type::f32, directions_ * direction_floats(), "weights are packed otherwise");
+  if (s_.dynamic) {
+    demand(s_.cell == Cell::lstm, "dynamic ranges are for lstm");
+    dynamic_.emplace(*s_.dynamic, directions_, hidden_, gates_ * hidden_);
+  } else {
+    demand_vector(s_.packed, Type::f32, directions_ * direction_floats(), "weights are packed otherwise");
+  }
   if (s_.bias) demand_vector(*s_.bias, Type::f32, directions_ * hidden_, "a bias for each state");
   if (s_.lengths) {
     demand(s_.lengths->type == Type::i32 && s_.lengths->rank == 1, "lengths are int32 [batch]");
@@ -144,7 +152,12 @@ void Recurrent::check() const {
 
 void Recurrent::declare() {
   reads(s_.x);
-  reads(s_.packed);
+  if (!s_.dynamic) {
+    reads(s_.packed);
+  } else {
+    for (const View* v : {&s_.dynamic->weight, &s_.dynamic->scales, &s_.dynamic->sums}) reads(*v);
+    if (s_.dynamic->zeros) reads(*s_.dynamic->zeros);
+  }
   for (const auto& one : {s_.bias, s_.lengths}) {
     if (one) reads(*one);
   }
@@ -162,7 +175,8 @@ size_t Recurrent::room_bytes() const {
   const size_t rows = rows_of(batch_, pieces_);
   const size_t floats =
       align64(rows * gates_ * hidden_ * sizeof(float)) + 3 * align64(rows * hidden_ * sizeof(float));
-  return floats + 6 * align64(rows * sizeof(void*)) + row_scratch(hidden_);
+  const size_t line = align64(row_scratch(hidden_));
+  return floats + 6 * align64(rows * sizeof(void*)) + line + (dynamic_ ? dynamic_->scratch(rows) : 0);
 }
 
 Room Recurrent::room_at(uint8_t* scratch) const {
@@ -184,19 +198,24 @@ Room Recurrent::room_at(uint8_t* scratch) const {
   room.candidates = reinterpret_cast<float**>(take(rows * sizeof(void*)));
   room.ends = reinterpret_cast<int64_t*>(take(rows * sizeof(void*)));
   room.active = reinterpret_cast<size_t*>(take(rows * sizeof(void*)));
-  room.line = scratch;
+  room.line = take(row_scratch(hidden_));
+  room.states = scratch;
   return room;
 }
 
 // Runs all steps of rows [first, end) of the batch in one direction.
 void Recurrent::walk(const Memory& memory, size_t d, size_t first, size_t end, const Room& room) const {
   const size_t count = end - first;
-  const float* const packed = s_.packed.at<float>(memory) + d * direction_floats();
+  const float* const packed = dynamic_ ? nullptr : s_.packed.at<float>(memory) + d * direction_floats();
   begin_rows(memory, d, first, count, room);
   for (size_t step = 0; step < steps_; ++step) {
     const size_t rows = begin_step(memory, d, first, count, step, room);
     if (rows == 0) break;
-    multiply(room.a, packed, first_columns(), room.sums, rows);
+    if (dynamic_) {
+      dynamic_->add(memory, d, room.a, room.sums, rows, room.states);
+    } else {
+      multiply(room.a, packed, first_columns(), room.sums, rows);
+    }
     update(packed, rows, room);
     for (size_t i = 0; s_.y && i < rows; ++i) {
       const size_t r = room.active[i], at = place_of(d, room.ends[r], step);

@@ -1,4 +1,4 @@
-// All time steps and directions of an LSTM, a GRU or a simple recurrent network: numerics.recurrence (N52).
+// All time steps and directions of an LSTM, a GRU or a simple recurrent network: numerics.recurrence (N52, N74).
 // x holds the sums over the inputs, at which the sums over the states begin.
 #pragma once
 
@@ -9,6 +9,7 @@
 
 #include "kernels/float_gemm/float_gemm.h"
 #include "kernels/float_steps/float_steps.h"
+#include "steps/common/dynamic_states.h"
 #include "steps/common/named_kinds.h"
 #include "steps/common/real_views.h"
 
@@ -29,6 +30,7 @@ struct RecurrentSpec {
   std::vector<bool> reverse;  // one per direction
   View x;  // float32 [steps, batch, directions * gates * hidden]
   View packed;  // float32: weights of the states per direction, as panels; for gru the last gate apart
+  std::optional<DynamicStates> dynamic;  // instead of `packed`, of lstm alone
   std::optional<View> bias;  // float32 [directions * hidden]: start of the last gate of gru_reset_after
   std::optional<RealIn> h, c;  // [directions, batch, hidden]; none: 0
   std::optional<View> lengths;  // int32 [batch]: steps of each row; none: all

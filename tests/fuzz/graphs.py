@@ -19,11 +19,13 @@ import onnx
 from tests.fuzz import blocks, elements, layers, recurrent
 from tests.fuzz.net import Impossible, Net
 
-FEATURES = frozenset({"empty", "no_channels", "one_sided", "wild"})
-"""Features that `off` may leave out."""
+FEATURES = frozenset({"empty", "no_channels", "one_sided", "rare_blocks", "wild"})
+"""Features that `off` may leave out. Without "rare_blocks" half of all steps are those of `blocks`."""
 
 _STEPS = (*layers.STEPS, *elements.STEPS, *recurrent.STEPS, *blocks.STEPS)
 _WEIGHTS = np.array([weight for weight, _ in _STEPS])
+_BLOCKS = np.array([step in blocks.STEPS for step in _STEPS])
+_BLOCKS_OFTEN = np.where(_BLOCKS, _WEIGHTS / _WEIGHTS[_BLOCKS].sum(), _WEIGHTS / _WEIGHTS[~_BLOCKS].sum())
 BATCHES = (2, 1, 3, 0, 5)
 
 
@@ -85,8 +87,9 @@ def make(seed: int, *, steps: Sequence[int] | None = None, off: frozenset[str] =
 def _step(net: Net, seed: int, step: int) -> str:
     """One step; several tries, since values at hand may not allow the first."""
     net.rng = np.random.default_rng([seed, step])
+    weights = _BLOCKS_OFTEN if "rare_blocks" in net.off else _WEIGHTS
     for _ in range(8):
-        _, act = _STEPS[net.rng.choice(len(_STEPS), p=_WEIGHTS / _WEIGHTS.sum())]
+        _, act = _STEPS[net.rng.choice(len(_STEPS), p=weights / weights.sum())]
         remaining = len(net.nodes), len(net.constants), len(net.floats)
         try:
             act(net)

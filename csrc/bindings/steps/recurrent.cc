@@ -21,7 +21,7 @@ NativeStep recurrent(const std::string& floats, const std::string& products, con
                      const std::optional<RealOut>& last_c, int threads) {
   const auto kind = cell_of(cell);
   require(kind.has_value(), "no such recurrent cell");
-  const RecurrentSpec spec{*kind, hidden, std::move(reverse), x, packed, bias, h, c, lengths, y, last_h,
+  const RecurrentSpec spec{*kind,  hidden, std::move(reverse), x, packed, {}, bias, h, c, lengths, y, last_h,
                            last_c, threads};
   return native(make_recurrent(kernel<FloatOps>(floats), kernel<FloatGemmOps>(products), spec));
 }

@@ -21,9 +21,10 @@ from intact.numerics.blocks.code_values import TABLE_FORMATS as TABLE_FORMATS
 from intact.numerics.blocks.code_values import code_bits as code_bits
 from intact.numerics.blocks.code_values import code_values
 from intact.numerics.blocks.code_values import integer_format as integer_format
-from intact.numerics.blocks.dynamic_conv import dynamic_conv
 from intact.numerics.blocks.dynamic_activations import DynamicActivations as DynamicActivations
 from intact.numerics.blocks.dynamic_activations import quantize_dynamic
+from intact.numerics.blocks.dynamic_conv import dynamic_conv
+from intact.numerics.blocks.dynamic_states import DynamicStateWeights as DynamicStateWeights
 from intact.numerics.cum_sum import CUM_SUM_DTYPES as CUM_SUM_DTYPES
 from intact.numerics.cum_sum import cum_sum
 from intact.numerics.elementwise import ELEMENTWISE, elementwise
@@ -172,6 +173,7 @@ __all__ = [
     "cum_sum",
     "dequantize",
     "dequantize_blocks",
+    "dynamic_conv",
     "elementwise",
     "elu",
     "erf",

@@ -56,6 +56,7 @@ from intact.engine.steps.products.chosen_linear import ChosenLinear
 from intact.engine.steps.products.conv import Conv
 from intact.engine.steps.products.conv_transpose import ConvTranspose
 from intact.engine.steps.products.dynamic_conv import DynamicConv
+from intact.engine.steps.products.dynamic_recurrent import DynamicRecurrent
 from intact.engine.steps.products.float_conv import FloatConv
 from intact.engine.steps.products.float_conv_transpose import FloatConvTranspose
 from intact.engine.steps.products.float_linear import FloatLinear
@@ -78,7 +79,7 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 __all__ = [
     "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockFloatLinear", "BlockGather", "BlockLinear",
     "CachedAttention", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum",
-    "Dequantize", "Dim", "DynamicConv", "DynamicQuantize", "Elementwise", "Epilogue", "Expand", "FakeQuantize",
+    "Dequantize", "Dim", "DynamicConv", "DynamicQuantize", "DynamicRecurrent", "Elementwise", "Epilogue", "Expand", "FakeQuantize",
     "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
     "Gather", "GatherElements", "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear", "MatMul",
     "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,14 +33,25 @@ class StateWeights:
     states: Reals
     bias: Reals | None = None
 
+    def sums(self, start: Reals, h: Reals) -> Reals:
+        """Continue sums over the input by those over the state, one fused multiply-add after the other."""
+        return float_product(h, self.states.T, start)
 
-Step = Callable[[Reals, StateWeights, Reals, Reals], tuple[Reals, Reals]]
+
+class LstmWeights(Protocol):
+    """The weights of an LSTM's state, of any form."""
+
+    def sums(self, start: Reals, h: Reals) -> Reals:
+        """Add the products of states h [batch, hidden] to sums [batch, gates * hidden]."""
+
+
+Step = Callable[[Reals, Any, Reals, Reals], tuple[Reals, Reals]]
 """start [batch, gates * hidden], weights, h and c [batch, hidden] -> h and c."""
 
 
-def _lstm(start: Reals, weights: StateWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
+def _lstm(start: Reals, weights: LstmWeights, h: Reals, c: Reals) -> tuple[Reals, Reals]:
     """Compute one LSTM step; gates: input, output, forget, candidate. Source: ONNX, LSTM."""
-    i, o, f, g = np.split(float_product(h, weights.states.T, start), 4, axis=-1)
+    i, o, f, g = np.split(weights.sums(start, h), 4, axis=-1)
     c = sigmoid(f) * c + sigmoid(i) * tanh(g)
     return sigmoid(o) * tanh(c), c
 
@@ -91,7 +102,7 @@ GATES: Mapping[str, int] = {cell: gates for cell, (gates, _) in _STEPS.items()}
 
 
 def recurrence(
-    cell: str, start: Reals, weights: StateWeights, h: Reals, c: Reals,
+    cell: str, start: Reals, weights: StateWeights | LstmWeights, h: Reals, c: Reals,
     lengths: NDArray[np.int32] | None = None, *, reverse: bool = False,
 ) -> tuple[Reals, Reals, Reals]:  # fmt: skip
     """Run all steps of one direction. NORMATIVE.
@@ -99,7 +110,7 @@ def recurrence(
     Args:
         cell: One of `GATES`.
         start: float32 [steps, batch, gates * hidden]: inputs times their weights, and the biases.
-        weights: The weights of the state.
+        weights: The weights of the state; of cells other than "lstm" `StateWeights`.
         h, c: float32 [batch, hidden], before the first step. A cell without a second state returns c as it
             is.
         lengths: int32 [batch]: the number of steps of each row, at most `steps`; None: all.

@@ -59,6 +59,7 @@ from intact.engine.lower.rules.products.conv_transpose import (
     lower_conv_transpose_in_floats,
 )
 from intact.engine.lower.rules.products.dft import lower_dft
+from intact.engine.lower.rules.products.dynamic_recurrent import lower_dynamic_lstm
 from intact.engine.lower.rules.products.gemm import lower_gemm, lower_gemm_in_floats
 from intact.engine.lower.rules.products.matmul import lower_matmul, lower_matmul_in_floats
 from intact.engine.lower.rules.products.recurrent import lower_recurrent
@@ -253,6 +254,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 """Operator of ONNX -> its rules, in order. Without one a node runs in ONNX Runtime."""
 
 FOREIGN_RULES: dict[tuple[str, str], tuple[Rule, ...]] = {
+    (ops.MICROSOFT, "DynamicQuantizeLSTM"): (lower_dynamic_lstm,),
     (ops.MICROSOFT, "DynamicQuantizeMatMul"): (lower_dynamic_matmul,),
     (ops.MICROSOFT, "GatherBlockQuantized"): (lower_block_gather,),
     (ops.MICROSOFT, "GroupQueryAttention"): (lower_group_query,),

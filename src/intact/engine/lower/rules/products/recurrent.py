@@ -51,9 +51,9 @@ def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
     name = node.name or ""
     weight = builder.hold(f"{name}.states", layer.states)
     bias = "" if layer.apart is None else builder.hold(f"{name}.states.bias", layer.apart)
-    h, c = (_state(builder, node, index) for index in (5, 6))
-    lengths = _lengths(builder, input_of(node, 4))
-    y, last_h, last_c = (*(_output(builder, value) for value in node.outputs), "", "")[:3]
+    h, c = (state_of(builder, node, index) for index in (5, 6))
+    lengths = lengths_of(builder, input_of(node, 4))
+    y, last_h, last_c = (*(output_of(builder, value) for value in node.outputs), "", "")[:3]
     if not (y or last_h or last_c):
         raise NoMatch("nobody reads what it makes")
     step = Recurrent(
@@ -147,7 +147,7 @@ def _epilogue(
     return Epilogue(builder.hold(f"{node.name}.multiplier", multiplier), bias)
 
 
-def _state(builder: PlanBuilder, node: Node, index: int) -> str:
+def state_of(builder: PlanBuilder, node: Node, index: int) -> str:
     """Return the first state; "" where it is 0 everywhere."""
     value = input_of(node, index)
     array = builder.constants(value)
@@ -156,7 +156,8 @@ def _state(builder: PlanBuilder, node: Node, index: int) -> str:
     return builder.either(value)
 
 
-def _lengths(builder: PlanBuilder, value: Value | None) -> str:
+def lengths_of(builder: PlanBuilder, value: Value | None) -> str:
+    """Return the tensor of the lengths of sequences, or a constant in its place; "" for none."""
     if value is None:
         return ""
     if (array := builder.constants(value)) is not None:
@@ -167,7 +168,7 @@ def _lengths(builder: PlanBuilder, value: Value | None) -> str:
     return tensor.name
 
 
-def _output(builder: PlanBuilder, value: Value) -> str:
+def output_of(builder: PlanBuilder, value: Value) -> str:
     """Return the tensor of an output; "" where nobody reads it."""
     if not value.name or not (value.uses() or value.is_graph_output()):
         return ""
