@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -70,13 +70,20 @@ def table(net: Net) -> None:
     net.end(net.add_value(net.node("Gather", rows, index), [*x.sizes[:-1], width], x.spread))
 
 
-def _runtime_node(net: Net, op_type: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-    """A node of ONNX Runtime's; a Cast says what its first output is, which shape inference does not know."""
+def _runtime_node(
+    net: Net, op_type: str, *inputs: str, sizes: Sequence[Sequence[int]], **attributes: Any
+) -> list[str]:
+    """A node of ONNX Runtime's, whose outputs have these sizes, the first one free.
+
+    Shape inference of ONNX does not know it: a Cast and a Reshape say what it makes.
+    """
     net.domains["com.microsoft"] = 1
-    made = net.node(op_type, *inputs, outputs=outputs, domain="com.microsoft", **attributes)
-    every = [made] if outputs == 1 else made
-    typed = [net.node("Cast", name, to=TensorProto.FLOAT) for name in every]
-    return typed[0] if outputs == 1 else typed
+    made = net.node(op_type, *inputs, outputs=len(sizes), domain="com.microsoft", **attributes)
+    typed = []
+    for name, shape in zip([made] if len(sizes) == 1 else made, sizes, strict=True):
+        cast = net.node("Cast", name, to=TensorProto.FLOAT)
+        typed.append(str(net.node("Reshape", cast, net.ints(-1, *shape[1:]))))
+    return typed
 
 
 def _byte_codes(net: Net, shape: tuple[int, ...]) -> tuple[str, str, str, int]:
@@ -134,13 +141,15 @@ def dynamic_product(net: Net) -> None:
     if counts and net.chance(0.5):
         zero = net.constant(np.full(counts, point, dtype))
     bias = net.floats_of((out,), x.spread) if net.chance(0.5) else ""
-    how = net.pick(["nodes", "matmul", "to_float"])
+    how, sizes = net.pick(["nodes", "matmul", "to_float"]), [[*x.sizes[:-1], out]]
     if how == "matmul":
-        y = _runtime_node(net, "DynamicQuantizeMatMul", x.name, w, scale, zero, bias)
+        (y,) = _runtime_node(net, "DynamicQuantizeMatMul", x.name, w, scale, zero, bias, sizes=sizes)
     else:
         q, s, z = net.node("DynamicQuantizeLinear", x.name, outputs=3)
         if how == "to_float":
-            y = _runtime_node(net, "MatMulIntegerToFloat", q, w, s, scale, z, zero, bias)
+            (y,) = _runtime_node(
+                net, "MatMulIntegerToFloat", q, w, s, scale, z, zero, bias, sizes=sizes
+            )
         else:
             sums = net.node("Cast", net.node("MatMulInteger", q, w, z, zero), to=TensorProto.FLOAT)
             y = net.node("Mul", sums, net.node("Mul", s, scale))
@@ -167,9 +176,9 @@ def nbits(net: Net) -> None:
         operands.append(net.constant(join_stream(points, bits, 1)))
     if bias:
         operands += [""] * (5 - len(operands)) + [net.floats_of((out,), x.spread)]
-    y = _runtime_node(
+    (y,) = _runtime_node(
         net, "MatMulNBits", *operands, K=k, N=out, bits=bits, block_size=block,
-        accuracy_level=net.pick([0, 4, 4]),
+        accuracy_level=net.pick([0, 4, 4]), sizes=[[*x.sizes[:-1], out]],
     )  # fmt: skip
     net.end(net.add_value(y, [*x.sizes[:-1], out], x.spread * k**0.5))
 
@@ -190,9 +199,10 @@ def block_rows(net: Net) -> None:
     if net.chance(0.5):
         points = net.rng.integers(low, low + 16, scales.shape).astype(np.int16)
         operands.append(net.constant(points.astype(_DTYPES[dtype])))
-    y = _runtime_node(
-        net, "GatherBlockQuantized", *operands, gather_axis=0, quantize_axis=1, block_size=block
-    )
+    (y,) = _runtime_node(
+        net, "GatherBlockQuantized", *operands, gather_axis=0, quantize_axis=1, block_size=block,
+        sizes=[[*x.sizes[:-1], width]],
+    )  # fmt: skip
     net.end(net.add_value(y, [*x.sizes[:-1], width], x.spread))
 
 
@@ -221,7 +231,8 @@ def dynamic_lstm(net: Net) -> None:
     (w, w_scale, w_zero), (r, r_scale, r_zero) = operands
     every = _runtime_node(
         net, "DynamicQuantizeLSTM", x.name, w, r, bias, lengths, *states, "", w_scale, w_zero, r_scale, r_zero,
-        outputs=3, direction=direction, hidden_size=hidden,
+        direction=direction, hidden_size=hidden,
+        sizes=[(steps, directions, batch, hidden), *[(directions, batch, hidden)] * 2],
     )  # fmt: skip
     if net.chance(0.3):
         net.end(net.add_value(every[net.pick([1, 2])], (directions, batch, hidden), 1.0))
