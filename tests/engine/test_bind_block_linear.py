@@ -80,7 +80,7 @@ def test_every_kernel(
     rng = np.random.default_rng(bits)
     for rows, k, n, block, x_block in [
         (1, 64, 33, 32, 32), (13, 100, 16, 32, 32), (5, 37, 20, 64, 37), (3, 96, 7, 16, 48),
-        (27, 64, 40, 64, 16), (2, 9, 3, 16, 16), (4, 80, 17, 16, 0),
+        (27, 64, 40, 64, 16), (2, 9, 3, 16, 16), (4, 80, 17, 16, 0), (1, 301, 33, 512, 0),
     ]:  # fmt: skip
         x = rng.normal(0, 3, (rows, k)).astype(np.float32)
         check(plan_of(rng, rows, k, n, bits, block, x_block, signed, offsets), x)

@@ -16,6 +16,9 @@ from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.errors import QuantValueError
 from intact.graph import Session
+from intact.kernels import kernel_list
+
+MULTIPLY = [k.name for k in kernel_list() if k.family == "block_gemm" and k.available]
 
 
 def conv_model(
@@ -99,6 +102,13 @@ def test_sequences(attributes: dict[str, Any]) -> None:
     plan = check(model, (1, 6, 40), (2, 6, 300))
     kinds = [step.kind for step in plan.steps]
     assert kinds == ["dynamic_quantize", "reshape", "dynamic_conv", "reshape"]
+
+
+@pytest.mark.parametrize("kernel", MULTIPLY)
+@pytest.mark.parametrize("options", [{}, {"group": 3, "outputs": 9}, {"dtype": "int8", "kernel": (1, 1)}])
+def test_every_kernel(kernel: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
+    check(conv_model(np.random.default_rng(8), **options), (1, 6, 3, 4), (2, 6, 13, 12))
 
 
 def test_scales_of_channels_and_operands_in_either_order() -> None:

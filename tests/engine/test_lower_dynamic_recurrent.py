@@ -16,8 +16,10 @@ from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.errors import QuantValueError
 from intact.graph import Session
+from intact.kernels import kernel_list
 
 INPUTS, HIDDEN = 10, 12
+KERNELS = [k.name for k in kernel_list() if k.family in ("block_gemm", "dynamic_quantize") and k.available]
 
 
 def lstm_model(
@@ -106,6 +108,12 @@ def check(model: onnx.ModelProto, tolerance: float = 2e-6) -> Plan:
 def test_layers(direction: str, options: dict[str, Any]) -> None:
     plan = check(lstm_model(np.random.default_rng(3), direction=direction, **options))
     assert [step.kind for step in plan.steps] == ["dynamic_quantize", "block_linear", "dynamic_recurrent"]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_kernel(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
+    check(lstm_model(np.random.default_rng(4), direction="bidirectional", hidden=141, states=True))
 
 
 @pytest.mark.parametrize("options", [{"clip": 1.0}, {"input_forget": 1}, {"activations": ["Relu", "Tanh", "Tanh"]}])
