@@ -1,17 +1,24 @@
-"""Time products with block weights alone, beside ONNX Runtime's MatMulNBits, one row to many.
+"""Time products with block weights alone, beside ONNX Runtime's MatMulNBits and OpenVINO, one row to many.
 
 Prints for each shape the time of a product, GMAC/s, and the bytes of weights read a second, beside what a
-plain read of memory reaches. Each product runs in turn with its peer's; least of several turns.
+plain read of memory reaches. Each product runs in turn with its peer's; least of several turns. OpenVINO
+runs behind them on one thread, in a process of an interpreter that has it (`block_products_openvino.py`).
+llama.cpp's wheels run whole models alone: `language.py` compares those.
 
     python benchmarks/block_products.py [--rows 1 16 128] [--sizes 576 2048 4096] [--threads 1] [--bits 4]
+        [--peer-python .peers/bin/python]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -64,6 +71,26 @@ def least_seconds(runs: list[Callable[[], object]], turns: int, threads: int = 1
     return least
 
 
+def openvino_seconds(python: str, model: onnx.ModelProto, rows: list[int]) -> dict[int, float]:
+    """Return OpenVINO's least CPU time of a call for each number of rows; nothing without its interpreter."""
+    if not python:
+        return {}
+    weight, scales = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
+    attributes = {attribute.name: attribute.i for attribute in model.graph.node[0].attribute}
+    bits = attributes["bits"]
+    codes = (
+        weight if bits == 8 else np.stack([weight & 15, weight >> 4], axis=-1).reshape(*weight.shape[:2], -1)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "codes.npz"
+        np.savez(archive, codes=codes, scales=scales, bits=bits)
+        script = Path(__file__).with_name("block_products_openvino.py")
+        words = [python, str(script), str(archive), "--rows", *map(str, rows)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    times = json.loads(done.stdout.splitlines()[-1])
+    return {int(count): seconds for count, (seconds, _) in times.items()}
+
+
 def read_bandwidth() -> float:
     """Return the bytes a second at which one thread sums memory far larger than caches."""
     memory = np.ones(2**25, np.float64)
@@ -79,15 +106,17 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--peer-python", default="", help="an interpreter with openvino")
     options = parser.parse_args()
     bandwidth = read_bandwidth()
     print(f"a thread reads {bandwidth / 1e9:.1f} GB/s")
-    print("| bits | k x n | rows | INTact us | GMAC/s | GB/s of weights | ONNX Runtime us | ratio |")
+    print("| bits | k x n | rows | INTact us | GMAC/s | GB/s of weights | ONNX Runtime us | OpenVINO us |")
     print("|---|---|---|---|---|---|---|---|")
     for bits in options.bits:
         for size in options.sizes:
             model = nbits_model(size, size, bits, options.block)
             engine, peer = Engine(lower(model), threads=options.threads), session_of(model, options.threads)
+            openvino = openvino_seconds(options.peer_python, model, options.rows)
             for rows in options.rows:
                 x = {"x": np.random.default_rng(rows).normal(0, 1, (rows, size)).astype(np.float32)}
                 runs = [partial(engine.run, x), partial(peer.run, None, x)]
@@ -96,7 +125,7 @@ def main() -> None:
                 print(
                     f"| {bits} | {size} x {size} | {rows} | {ours * 1e6:.0f} "
                     f"| {rows * size**2 / ours / 1e9:.0f} | {weight_bytes / ours / 1e9:.1f} "
-                    f"| {theirs * 1e6:.0f} | {ours / theirs:.2f} |",
+                    f"| {theirs * 1e6:.0f} | {openvino.get(rows, float('nan')) * 1e6:.0f} |",
                     flush=True,
                 )
 

@@ -1,5 +1,5 @@
-// Convolution of codes whose scale and zero point a run says, with constant codes (N73): windows of a block of
-// pixels are laid out as rows, which are multiplied by panels of weights.
+// Convolution of codes whose scale and zero point a run says, with constant codes (N73): windows of a block
+// of pixels are laid out as rows, which are multiplied by panels of weights.
 #pragma once
 
 #include <array>

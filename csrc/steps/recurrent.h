@@ -1,4 +1,5 @@
-// All time steps and directions of an LSTM, a GRU or a simple recurrent network: numerics.recurrence (N52, N74).
+// All time steps and directions of an LSTM, a GRU or a simple recurrent network: numerics.recurrence (N52,
+// N74).
 // x holds the sums over the inputs, at which the sums over the states begin.
 #pragma once
 

@@ -34,7 +34,7 @@ def conv_model(
     is_first: bool = True,
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """What quantize_dynamic writes for a Conv; `is_first`: the order of the factors."""
+    """Write what quantize_dynamic makes of a Conv; `is_first`: the order of the factors."""
     limits = np.iinfo(dtype)
     shape = (outputs, channels // attributes.get("group", 1), *kernel)
     spread = (outputs, *[1] * len(kernel)) if per_channel else ()
@@ -81,7 +81,8 @@ def check(model: onnx.ModelProto, *shapes: tuple[int, ...]) -> Plan:
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("attributes", [
     {}, {"pads": [1, 1, 1, 1]}, {"pads": [0, 2, 1, 3], "strides": [2, 1]},
-    {"dilations": [2, 3], "pads": [2, 3, 2, 3]}, {"group": 2}, {"group": 6, "outputs": 12, "pads": [1, 1, 1, 1]},
+    {"dilations": [2, 3], "pads": [2, 3, 2, 3]}, {"group": 2},
+    {"group": 6, "outputs": 12, "pads": [1, 1, 1, 1]},
     {"kernel": (1, 1)}, {"kernel": (2, 3), "auto_pad": "SAME_UPPER"}, {"channels": 3, "outputs": 40},
     {"channels": 34, "outputs": 34, "group": 17, "strides": [1, 2]},
 ])  # fmt: skip
@@ -91,12 +92,16 @@ def test_images(dtype: str, attributes: dict[str, Any]) -> None:
         for value, size in zip(model.graph.input[0].type.tensor_type.shape.dim[2:], (7, 9), strict=True):
             value.dim_value = size
     channels = attributes.get("channels", 6)
-    sizes = ((1, channels, 7, 9),) if "auto_pad" in attributes else ((1, channels, 7, 9), (3, channels, 11, 8))
+    sizes = (
+        ((1, channels, 7, 9),) if "auto_pad" in attributes else ((1, channels, 7, 9), (3, channels, 11, 8))
+    )
     plan = check(model, *sizes)
     assert [step.kind for step in plan.steps] == ["dynamic_quantize", "dynamic_conv"]
 
 
-@pytest.mark.parametrize("attributes", [{}, {"pads": [4, 0]}, {"strides": [3], "dilations": [2]}, {"group": 3}])
+@pytest.mark.parametrize(
+    "attributes", [{}, {"pads": [4, 0]}, {"strides": [3], "dilations": [2]}, {"group": 3}]
+)
 def test_sequences(attributes: dict[str, Any]) -> None:
     model = conv_model(np.random.default_rng(2), kernel=(5,), outputs=9, **attributes)
     plan = check(model, (1, 6, 40), (2, 6, 300))
@@ -116,7 +121,10 @@ def test_scales_of_channels_and_operands_in_either_order() -> None:
         model = conv_model(
             np.random.default_rng(3), per_channel=False, bias=False, weight_zero=None, is_first=is_first
         )
-        assert [step.kind for step in check(model, (2, 6, 5, 5)).steps] == ["dynamic_quantize", "dynamic_conv"]
+        assert [step.kind for step in check(model, (2, 6, 5, 5)).steps] == [
+            "dynamic_quantize",
+            "dynamic_conv",
+        ]
 
 
 def test_a_scale_for_each_channel() -> None:

@@ -49,7 +49,8 @@ def lstm_model(
     inputs |= {"h0": state, "c0": state} if states else {}
     node = helper.make_node(
         "DynamicQuantizeLSTM",
-        ["x", "w", "r", "b" if bias else "", "lengths" if lengths else "", *(["h0", "c0"] if states else ["", ""]),
+        ["x", "w", "r", "b" if bias else "", "lengths" if lengths else "",
+         *(["h0", "c0"] if states else ["", ""]),
          "", "w_s", "w_z", "r_s", "r_z"],
         [name if name in outputs.split() else "" for name in ("y", "h", "c")],
         name="lstm", domain="com.microsoft", hidden_size=hidden, direction=direction, **attributes,
@@ -116,7 +117,9 @@ def test_every_kernel(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(lstm_model(np.random.default_rng(4), direction="bidirectional", hidden=141, states=True))
 
 
-@pytest.mark.parametrize("options", [{"clip": 1.0}, {"input_forget": 1}, {"activations": ["Relu", "Tanh", "Tanh"]}])
+@pytest.mark.parametrize(
+    "options", [{"clip": 1.0}, {"input_forget": 1}, {"activations": ["Relu", "Tanh", "Tanh"]}]
+)
 def test_forms_that_no_kernel_knows_stay_in_the_runtime(options: dict[str, Any]) -> None:
     plan = lower(lstm_model(np.random.default_rng(3), **options))
     assert [step.kind for step in plan.steps] == ["onnx"]

@@ -61,6 +61,8 @@ def arrays():
         "wbs": np.ones((6, 1), np.float32),
         "wdc": np.arange(36, dtype=np.uint8).reshape(1, 3, 3, 4),
         "wds": np.ones(1, np.float32),
+        "wsd": np.arange(16, dtype=np.uint8).reshape(1, 8, 2),
+        "wss": np.ones((1, 8), np.float32),
     }
 
 
@@ -91,7 +93,7 @@ def tensors():
     declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6), floats("bg", 3, 8)]
     declared += [floats("ro", 1, 3, 8), floats("at", 1, 3, 8), *(floats(n, 1, 2, 3, 4) for n in ("ck", "cv"))]
     declared += [floats("bf", 3, 6), s.Tensor("dc", "uint8", image), s.Tensor("dcz", "uint8", ())]
-    declared += [floats("dcs"), floats("dy", "batch", 1, 6, 6)]
+    declared += [floats("dcs"), floats("ldh", 1, 3, 2), floats("dy", "batch", 1, 6, 6)]
     return declared
 
 
@@ -112,6 +114,7 @@ def block_steps():
         s.BlockGather("rows", ("Gather1",), "zero", "bg", "wb", "wbs", 8, 4, 8),
         s.BlockFloatLinear("widened", ("MatMul9",), "ga", "bf", "wb", "wbs", 8, 4, 8),
         s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
+        s.DynamicRecurrent("states", ("LSTM2",), "se", "wsd", "wss", (True,), last_h="ldh"),
         s.DynamicQuantize("range", (), "x", "dc", "dcs", "dcz"),
         s.DynamicConv("scaled", ("ConvInteger1",), "dc", "dcs", "dy", "wdc", "wds", "dcz", pads=(1, 1, 1, 1)),
     )

@@ -78,9 +78,9 @@ def _runtime_node(
     Shape inference of ONNX does not know it: a Cast and a Reshape say what it makes.
     """
     net.domains["com.microsoft"] = 1
-    made = net.node(op_type, *inputs, outputs=len(sizes), domain="com.microsoft", **attributes)
+    outputs = net.node(op_type, *inputs, outputs=len(sizes), domain="com.microsoft", **attributes)
     typed = []
-    for name, shape in zip([made] if len(sizes) == 1 else made, sizes, strict=True):
+    for name, shape in zip([outputs] if len(sizes) == 1 else outputs, sizes, strict=True):
         cast = net.node("Cast", name, to=TensorProto.FLOAT)
         typed.append(str(net.node("Reshape", cast, net.ints(-1, *shape[1:]))))
     return typed
@@ -147,9 +147,7 @@ def dynamic_product(net: Net) -> None:
     else:
         q, s, z = net.node("DynamicQuantizeLinear", x.name, outputs=3)
         if how == "to_float":
-            (y,) = _runtime_node(
-                net, "MatMulIntegerToFloat", q, w, s, scale, z, zero, bias, sizes=sizes
-            )
+            (y,) = _runtime_node(net, "MatMulIntegerToFloat", q, w, s, scale, z, zero, bias, sizes=sizes)
         else:
             sums = net.node("Cast", net.node("MatMulInteger", q, w, z, zero), to=TensorProto.FLOAT)
             y = net.node("Mul", sums, net.node("Mul", s, scale))
@@ -230,8 +228,8 @@ def dynamic_lstm(net: Net) -> None:
     states = [net.floats_of((directions, batch, hidden), 1.0) if net.chance(0.4) else "" for _ in range(2)]
     (w, w_scale, w_zero), (r, r_scale, r_zero) = operands
     every = _runtime_node(
-        net, "DynamicQuantizeLSTM", x.name, w, r, bias, lengths, *states, "", w_scale, w_zero, r_scale, r_zero,
-        direction=direction, hidden_size=hidden,
+        net, "DynamicQuantizeLSTM", x.name, w, r, bias, lengths, *states, "",
+        w_scale, w_zero, r_scale, r_zero, direction=direction, hidden_size=hidden,
         sizes=[(steps, directions, batch, hidden), *[(directions, batch, hidden)] * 2],
     )  # fmt: skip
     if net.chance(0.3):

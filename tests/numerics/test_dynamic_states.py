@@ -10,8 +10,8 @@ from intact import numerics as nx
 def weights(rng: np.random.Generator, hidden: int) -> nx.DynamicStateWeights:
     rows = 4 * hidden
     return nx.DynamicStateWeights(
-        rng.integers(0, 256, (rows, hidden)).astype(np.uint8), rng.uniform(1e-3, 5e-3, rows).astype(np.float32),
-        rng.integers(0, 256, rows).astype(np.uint8),
+        rng.integers(0, 256, (rows, hidden)).astype(np.uint8),
+        rng.uniform(1e-3, 5e-3, rows).astype(np.float32), rng.integers(0, 256, rows).astype(np.uint8),
     )  # fmt: skip
 
 

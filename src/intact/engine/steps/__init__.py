@@ -79,11 +79,11 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 __all__ = [
     "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockFloatLinear", "BlockGather", "BlockLinear",
     "CachedAttention", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum",
-    "Dequantize", "Dim", "DynamicConv", "DynamicQuantize", "DynamicRecurrent", "Elementwise", "Epilogue", "Expand", "FakeQuantize",
-    "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
-    "Gather", "GatherElements", "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear", "MatMul",
-    "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",
-    "Rotary",
-    "ScatterElements", "ScatterRows", "Shape", "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize",
-    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "writes",
+    "Dequantize", "Dim", "DynamicConv", "DynamicQuantize", "DynamicRecurrent", "Elementwise", "Epilogue",
+    "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear",
+    "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows", "GridSample",
+    "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce",
+    "Reinterpret", "Rescale", "Reshape", "Resize", "Rotary", "ScatterElements", "ScatterRows", "Shape",
+    "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor",
+    "TopK", "Transpose", "writes",
 ]  # fmt: skip

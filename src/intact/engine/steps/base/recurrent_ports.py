@@ -1,4 +1,4 @@
-"""What steps of recurrent layers have in common: all but their weights."""
+"""Ports of recurrent layers: all that their steps have but weights."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def lower_scaled_conv(builder: PlanBuilder, conv: ScaledConv) -> None:
     assert scales is not None
     name, done = node.name or "", tuple(part.name or "" for part in conv.nodes)
     points = _zero_points(builder, node, weight)
-    filters = np.moveaxis(_unsigned(weight), 1, -1)
+    filters = np.moveaxis(_codes_without_sign(weight), 1, -1)
     source = node.inputs[1]
     base = (source.name if source is not None else "") or name
     constants = {
@@ -150,13 +150,15 @@ def _check_codes(builder: PlanBuilder, x: str, zero: str) -> None:
 def _zero_points(builder: PlanBuilder, node: Node, weight: NDArray) -> NDArray[np.uint8] | None:
     """Return the zero points of unsigned codes; None where all are 128."""
     value = input_of(node, 3)
-    zeros = np.zeros((), weight.dtype) if value is None else builder.constant(value, "its weight's zero point")
+    zeros = (
+        np.zeros((), weight.dtype) if value is None else builder.constant(value, "its weight's zero point")
+    )
     if zeros.dtype != weight.dtype or zeros.size not in (1, weight.shape[0]):
         raise NoMatch("its weight's zero points do not belong to its outputs")
-    points = np.ascontiguousarray(np.broadcast_to(_unsigned(zeros).reshape(-1), weight.shape[:1]))
+    points = np.ascontiguousarray(np.broadcast_to(_codes_without_sign(zeros).reshape(-1), weight.shape[:1]))
     return None if (points == MIDDLE).all() else points
 
 
-def _unsigned(codes: NDArray) -> NDArray[np.uint8]:
+def _codes_without_sign(codes: NDArray) -> NDArray[np.uint8]:
     """Return codes without a sign: int8 ones plus 128."""
     return np.asarray(codes if codes.dtype == np.uint8 else codes.view(np.uint8) ^ np.uint8(MIDDLE), np.uint8)

@@ -73,7 +73,9 @@ def _read(builder: PlanBuilder, node: Node, index: int, ranges: int) -> _Codes:
     rows = weight.shape[0], weight.shape[2]
     scales = _per_row(builder.constant(input_of(node, ranges), "its weight's scale"), rows)
     value = input_of(node, ranges + 1)
-    zeros = np.zeros((), weight.dtype) if value is None else builder.constant(value, "its weight's zero point")
+    zeros = (
+        np.zeros((), weight.dtype) if value is None else builder.constant(value, "its weight's zero point")
+    )
     if scales.dtype != np.float32 or zeros.dtype != weight.dtype:
         raise NoMatch("its scales or zero points are of another type than its weight's")
     if zeros.size > weight.shape[0] and zeros.any():
@@ -111,7 +113,9 @@ def _project_inputs(builder: PlanBuilder, node: Node, weight: _Codes) -> str:
         weight.zero_points.reshape(outputs, 1),
     )  # fmt: skip
     y = builder.scratch(f"{node.name}.projected", "float32", (*dims_of(x)[:-1], outputs))
-    held = hold_blocks(builder, f"{node.name}.inputs", weights)
-    step = BlockLinear(*who(node), codes, scale, y, **held, x_block=inputs, x_zero_points=zero, bias=bias)
+    constants = hold_blocks(builder, f"{node.name}.inputs", weights)
+    step = BlockLinear(
+        *who(node), codes, scale, y, **constants, x_block=inputs, x_zero_points=zero, bias=bias
+    )
     builder.add(step)
     return y
