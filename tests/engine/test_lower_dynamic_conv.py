@@ -97,6 +97,9 @@ def test_images(dtype: str, attributes: dict[str, Any]) -> None:
     )
     plan = check(model, *sizes)
     assert [step.kind for step in plan.steps] == ["dynamic_quantize", "dynamic_conv"]
+    (layer,) = (layer for layer in plan.layers if "conv" in layer.nodes)
+    assert layer.precision == "int8"
+    assert layer.reason.startswith("it multiplies uint8 codes with one range for all of its input")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ from intact.engine.steps import (
     Conv,
     ConvTranspose,
     Dequantize,
+    DynamicConv,
     DynamicQuantize,
+    DynamicRecurrent,
     FakeQuantize,
     FallbackSubgraph,
     FloatConv,
@@ -43,7 +45,7 @@ from intact.graph.ops import display_name
 from intact.layer import Layer, Precision
 from intact.placement import Placement, is_pair
 
-_SUMS = (BlockLinear, Conv, ConvTranspose, Linear, MatMul)
+_SUMS = (BlockLinear, Conv, ConvTranspose, DynamicConv, DynamicRecurrent, Linear, MatMul)
 _INTEGER = (*_SUMS, Add, Pool, Table)
 """They read codes and compute with them."""
 _FLOAT = (
@@ -211,8 +213,9 @@ def _layer_summary(plan: Plan, steps: Sequence[Step], precision: Precision) -> s
     written = "int8" if all(plan.tensors[name].codes is not None for name in ends) else "float"
     if any(getattr(step, "low", "") for step in steps if isinstance(step, _SUMS)):
         return f"it multiplies codes of 16 bits by int8 weights, in integers; it writes {written}"
-    if product := next((step for step in steps if isinstance(step, BlockLinear)), None):
-        return _numerics_of(plan, product)
+    if product := next((step for step in steps if isinstance(step, BlockLinear | DynamicConv)), None):
+        states = any(isinstance(step, DynamicRecurrent) for step in steps)
+        return _numerics_of(plan, product) + ("; its states are codes in each step" if states else "")
     if floats := next((step for step in steps if isinstance(step, BlockFloatLinear)), None):
         return f"it multiplies floats by the floats of {_weights_of(floats)}; it writes {written}"
     if any(isinstance(step, _SUMS) for step in steps):
@@ -222,7 +225,7 @@ def _layer_summary(plan: Plan, steps: Sequence[Step], precision: Precision) -> s
     return f"a native step computes it in float; it writes {written}"
 
 
-def _numerics_of(plan: Plan, product: BlockLinear) -> str:
+def _numerics_of(plan: Plan, product: BlockLinear | DynamicConv) -> str:
     """Say what a product with dynamic ranges multiplies."""
     makers = (step for step in plan.steps if isinstance(step, DynamicQuantize) and step.y == product.x)
     quantize = next(makers, None)
@@ -236,6 +239,8 @@ def _numerics_of(plan: Plan, product: BlockLinear) -> str:
     )
 
 
-def _weights_of(product: BlockLinear | BlockFloatLinear) -> str:
+def _weights_of(product: BlockLinear | BlockFloatLinear | DynamicConv) -> str:
+    if isinstance(product, DynamicConv):
+        return "weights of 8 bits with a scale per channel"
     per = "channel" if product.block >= product.inputs else str(product.block)
     return f"weights of {product.bits} bits with a scale per {per}"
