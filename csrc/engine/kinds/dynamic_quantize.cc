@@ -1,6 +1,10 @@
 // x float32 to codes by ranges of its own (N68): of all of it, or of blocks along its last axis.
 #include "steps/dynamic_quantize.h"
 
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
 #include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
@@ -43,6 +47,7 @@ struct DynamicQuantize final : PlanStep {
   }
 
   void bind(Binding& binding) const override {
+    if (block == 0 && bind_in_memory_order(binding)) return;
     const View from = rows_read(binding, x);
     const RowsWritten codes(binding, y), ranges(binding, scales);
     DynamicQuantizeSpec spec{from, codes.rows(), ranges.rows(), {}, block};
@@ -53,6 +58,28 @@ struct DynamicQuantize final : PlanStep {
     codes.finish(binding);
     ranges.finish(binding);
     if (zeros) zeros->finish(binding);
+  }
+
+  // One range for all of x has no order: rows are those of the memory, where codes lie as x does. Images
+  // that lie channels last need no copies then.
+  bool bind_in_memory_order(Binding& binding) const {
+    const View from = binding.view(x), to = binding.view(y);
+    if (from.rank < 2 || sizes_of(from).has(0)) return false;
+    std::vector<int> order(static_cast<size_t>(from.rank));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return from.strides[static_cast<size_t>(a)] > from.strides[static_cast<size_t>(b)];
+    });
+    View rows, codes;
+    if (!rows_of(turned(from, order), rows) || !rows_of(turned(to, order), codes)) {
+      return false;
+    }
+    if (!(sizes_of(rows) == sizes_of(codes)) || rows.strides[1] != 4 || codes.strides[1] != 1) return false;
+    DynamicQuantizeSpec spec{rows, codes, rows_read(binding, scales), {}, block};
+    if (zero_points != kNoValue) spec.zeros = rows_read(binding, zero_points);
+    binding.add(make_dynamic_range(*binding.kernels.reduce, spec));
+    binding.add(make_dynamic_quantize(*binding.kernels.dynamic_quantize, spec));
+    return true;
   }
 
   int x, y, scales, zero_points;
