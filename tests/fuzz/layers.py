@@ -245,6 +245,8 @@ def resize(net: Net) -> None:
     sizes = [int(np.floor(np.float32(n) * s)) for n, s in zip(x.sizes, scales, strict=True)]
     if 0 in sizes[1:] and not x.empty:
         raise Impossible
+    if sizes != [int(np.floor(n * float(s))) for n, s in zip(x.sizes, scales, strict=True)]:
+        raise Impossible  # 10 * 0.7f: ONNX's shape inference says 6, ONNX Runtime makes 7
     _check(net, x, sizes)
     attributes = {
         "mode": "nearest" if net.chance(0.8) else net.pick(["linear", "cubic"]),
