@@ -125,6 +125,16 @@ def test_forms_that_no_kernel_knows_stay_in_the_runtime(options: dict[str, Any])
     assert [step.kind for step in plan.steps] == ["onnx"]
 
 
+def test_shapes_that_the_file_does_not_declare_are_inferred() -> None:
+    model = lstm_model(np.random.default_rng(3), direction="bidirectional", outputs="y")
+    del model.graph.output[:]
+    relu = helper.make_node("Relu", ["y"], ["z"], name="relu")
+    model.graph.node.append(relu)
+    model.graph.output.append(helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None))
+    kinds = [step.kind for step in check(model).steps]
+    assert kinds == ["dynamic_quantize", "block_linear", "dynamic_recurrent", "function"]
+
+
 def test_empty_batches_and_sequences() -> None:
     model = lstm_model(np.random.default_rng(3), direction="bidirectional")
     plan = lower(model)

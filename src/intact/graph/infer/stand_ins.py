@@ -16,8 +16,9 @@ from intact.graph.ops import MICROSOFT, BlockLinear
 _LIKE_FIRST = frozenset(
     {"GroupNormalization", "MeanVarianceNormalization", "SimplifiedLayerNormalization", "Swish"}
 )
-_BY_FIRST = frozenset({"GroupQueryAttention", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"})
-"""Operators of several outputs, of which the first is inferred."""
+_OF_MANY_OUTPUTS = (
+    "DynamicQuantizeLSTM", "GroupQueryAttention", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization",
+)  # fmt: skip
 
 
 def infer_with_stand_ins(
@@ -34,7 +35,7 @@ def infer_with_stand_ins(
         (graph, node, len(graph.value_info))
         for graph in proto_graphs(skeleton)
         for node in graph.node
-        if node.input and node.output and (len(node.output) == 1 or node.op_type in _BY_FIRST)
+        if node.input and node.output and (len(node.output) == 1 or node.op_type in _OF_MANY_OUTPUTS)
     ]
     replaced = [(graph, node, count) for graph, node, count in nodes if _replace(graph, node, originals)]
     if not replaced:
@@ -163,7 +164,19 @@ def _block_shape(graph: onnx.GraphProto, node: onnx.NodeProto) -> list[int] | No
     return None if codes is None or len(codes) != 2 or min(k, codes[0]) < 1 else [codes[0], k]
 
 
+def _lstm(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Return an LSTM in the place of a DynamicQuantizeLSTM; its weights turned say nothing that is read."""
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    if len(node.input) < 3 or "hidden_size" not in attributes or attributes["hidden_size"].i < 1:
+        return None
+    weights = _declare(graph, node, [-1, -1, -1], 0)
+    stand_in = helper.make_node("LSTM", [node.input[0], weights, weights], list(node.output), name=node.name)
+    stand_in.attribute.extend(attributes[name] for name in ("direction", "hidden_size") if name in attributes)
+    return stand_in
+
+
 _RULES = {
+    (MICROSOFT, "DynamicQuantizeLSTM"): _lstm,
     (MICROSOFT, "GatherBlockQuantized"): _gather, (MICROSOFT, "GroupQueryAttention"): _attention,
     (MICROSOFT, "MatMulNBits"): _product, (BlockLinear.domain, "BlockGather"): _block_rows,
     (BlockLinear.domain, "BlockLinear"): _block_product, (MICROSOFT, "SkipLayerNormalization"): _same,
