@@ -169,7 +169,7 @@ def _lstm(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None
     attributes = {attribute.name: attribute for attribute in node.attribute}
     if len(node.input) < 3 or "hidden_size" not in attributes or attributes["hidden_size"].i < 1:
         return None
-    weights = _declare(graph, node, [-1, -1, -1], 0)
+    weights = _declare(graph, node, [1, 1, 1], 0)
     stand_in = helper.make_node("LSTM", [node.input[0], weights, weights], list(node.output), name=node.name)
     stand_in.attribute.extend(attributes[name] for name in ("direction", "hidden_size") if name in attributes)
     return stand_in
