@@ -210,7 +210,8 @@ class DynamicConv final : public Step {
     g.x_scales = room.x_scales;
     g.x_blocks = g.w_blocks = g.pieces = g.x_every = g.w_every = 1;
     g.codes = s_.weight.at<const uint8_t>(memory) + at * cut_.units * 128;
-    g.scales = s_.scales.at<const float>(memory) + at * kPanel;
+    g.scales = {s_.scales.at<const float>(memory) + at * kPanel, false};
+    g.zero = 128;
     if (s_.zeros) g.zeros = s_.zeros->at<const uint8_t>(memory) + at * kPanel;
     if (s_.bias) g.bias = s_.bias->at<const float>(memory) + at * kPanel;
     if (s_.sums) {

@@ -6,8 +6,8 @@
  *
  * The numbers are the tokens to generate and those of the prompt. The plan's inputs are `tokens` [batch, tokens],
  * `last` [batch] (the position of each sequence's last token), `total` (the longest sequence), `rows` (tokens
- * whose logits are wanted), and for each layer `keys.i` and `values.i` [batch, heads, room, size], which are
- * written in place where an output has the same memory.
+ * whose logits are wanted), `state_rows` (those whose hidden states are), and for each layer `keys.i` and
+ * `values.i` [batch, heads, room, size], which are written in place where an output has the same memory.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ enum { kMostPorts = 4096 };
 typedef struct {
   intact_plan* plan;
   intact_session* session;
-  size_t inputs, outputs;
+  size_t inputs, outputs, logits_at;
   intact_shape shapes[kMostPorts];
   const void* in[kMostPorts];
   void* out[kMostPorts];
@@ -40,6 +40,7 @@ static void require(intact_status status, const char* what, const intact_error* 
   if (status != INTACT_OK) fail(what, error);
 }
 
+/* The number of an input; as many as there are where none has the name. */
 static size_t find_input(const Model* model, const char* name) {
   intact_error error = {sizeof error, INTACT_OK, ""};
   for (size_t i = 0; i < model->inputs; ++i) {
@@ -47,8 +48,16 @@ static size_t find_input(const Model* model, const char* name) {
     require(intact_input(model->plan, i, &port, &error), "an input", &error);
     if (strcmp(port.name, name) == 0) return i;
   }
-  fail(name, NULL);
-  return 0;
+  return model->inputs;
+}
+
+static void set_input(Model* model, const char* name, const void* data, int32_t rank, int64_t a, int64_t b) {
+  const size_t input = find_input(model, name);
+  if (input == model->inputs) fail(name, NULL);
+  model->in[input] = data;
+  model->shapes[input].rank = rank;
+  model->shapes[input].sizes[0] = a;
+  model->shapes[input].sizes[1] = b;
 }
 
 /* Keys and values for `room` tokens: one array for what was there, and for what a run adds. */
@@ -58,10 +67,13 @@ static void make_caches(Model* model, int64_t room) {
     intact_port port = {.size = sizeof port};
     require(intact_output(model->plan, i, &port, &error), "an output", &error);
     if (strncmp(port.name, "new_", 4) != 0) {
-      model->out[i] = NULL; /* the logits, below */
+      /* Logits, and hidden states, of which none are wanted. */
+      if (strcmp(port.name, "logits") == 0) model->logits_at = i;
+      model->out[i] = &model->row;
       continue;
     }
     const size_t input = find_input(model, port.name + 4);
+    if (input == model->inputs) fail(port.name, NULL);
     require(intact_input(model->plan, input, &port, &error), "an input", &error);
     intact_shape* const shape = &model->shapes[input];
     shape->rank = 4;
@@ -84,29 +96,18 @@ static int64_t append(Model* model, int64_t count) {
   model->total = model->last + 1;
   model->row = count - 1;
   require(intact_prepare(model->session, model->shapes, &error), "prepare", &error);
-  for (size_t i = 0; i < model->outputs; ++i) {
-    intact_shape shape;
-    require(intact_output_shape(model->session, i, &shape, &error), "the logits", &error);
-    if (shape.rank == 4) continue;
-    model->vocabulary = shape.sizes[1];
-    model->logits = realloc(model->logits, (size_t)model->vocabulary * sizeof(float));
-    if (model->logits == NULL) fail("memory", NULL);
-    model->out[i] = model->logits;
-  }
+  intact_shape shape;
+  require(intact_output_shape(model->session, model->logits_at, &shape, &error), "the logits", &error);
+  model->vocabulary = shape.sizes[1];
+  model->logits = realloc(model->logits, (size_t)model->vocabulary * sizeof(float));
+  if (model->logits == NULL) fail("memory", NULL);
+  model->out[model->logits_at] = model->logits;
   require(intact_run(model->session, model->in, model->out, &error), "run", &error);
   int64_t best = 0;
   for (int64_t i = 1; i < model->vocabulary; ++i) {
     if (model->logits[i] > model->logits[best]) best = i;
   }
   return best;
-}
-
-static void set_input(Model* model, const char* name, const void* data, int32_t rank, int64_t a, int64_t b) {
-  const size_t input = find_input(model, name);
-  model->in[input] = data;
-  model->shapes[input].rank = rank;
-  model->shapes[input].sizes[0] = a;
-  model->shapes[input].sizes[1] = b;
 }
 
 int main(int argc, char** argv) {
@@ -134,6 +135,7 @@ int main(int argc, char** argv) {
   set_input(&model, "last", &model.last, 1, 1, 0);
   set_input(&model, "total", &model.total, 0, 0, 0);
   set_input(&model, "rows", &model.row, 1, 1, 0);
+  if (find_input(&model, "state_rows") < model.inputs) set_input(&model, "state_rows", &model.row, 1, 0, 0);
 
   model.last = -1;
   int64_t token = append(&model, length);
@@ -146,9 +148,8 @@ int main(int argc, char** argv) {
   printf("\n");
 
   for (size_t i = 0; i < model.outputs; ++i) {
-    if (model.out[i] != model.logits) free(model.out[i]);
+    if (model.out[i] != &model.row) free(model.out[i]);
   }
-  free(model.logits);
   free(model.tokens);
   intact_session_free(model.session);
   intact_close(model.plan);

@@ -56,7 +56,8 @@ class DynamicStateProduct {
     g.x_zeros = room.x_zeros;
     g.x_blocks = g.w_blocks = g.pieces = g.x_every = g.w_every = 1;
     g.codes = s_.weight.at<const uint8_t>(memory) + at * static_cast<size_t>(cut_.units) * 128;
-    g.scales = s_.scales.at<const float>(memory) + at * kBlockPanel;
+    g.scales = {s_.scales.at<const float>(memory) + at * kBlockPanel, false};
+    g.zero = 128;
     if (s_.zeros) g.zeros = s_.zeros->at<const uint8_t>(memory) + at * kBlockPanel;
     g.sums = s_.sums.at<const int32_t>(memory) + at * kBlockPanel;
     g.k = hidden_;

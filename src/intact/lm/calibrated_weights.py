@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.lm.decoder_graph import STATE_ROWS, decoder_model
+from intact.lm.decoder_graph import decoder_model
 from intact.lm.decoder_weights import DecoderWeights
+from intact.lm.sequence_cache import STATE_ROWS
 from intact.lm.weight_encoder import FLOAT, weight_encoder
 from intact.ptq.blocks import quantize_weights
 

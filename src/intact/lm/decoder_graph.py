@@ -21,9 +21,9 @@ from intact.formats import floats_of, nbits_inputs, sort_by_group
 from intact.graph import Composer
 from intact.graph.ops import MICROSOFT, BlockLinear
 from intact.lm.decoder_weights import DecoderWeights
+from intact.lm.sequence_cache import STATE_ROWS
 from intact.numerics import BlockWeights, block_minima, block_scales, join_stream
 
-STATE_ROWS = "state_rows"
 _OPSET = 21
 Linear = BlockWeights | NDArray[np.float32]
 

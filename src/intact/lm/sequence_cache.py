@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from intact.engine import Engine
 from intact.errors import QuantValueError
-from intact.lm.decoder_graph import STATE_ROWS
 
+STATE_ROWS = "state_rows"
+"""Input of a decoder: tokens whose hidden states are wanted."""
 _FIRST_ROOM = 256
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
 

@@ -17,7 +17,8 @@ _LIKE_FIRST = frozenset(
     {"GroupNormalization", "MeanVarianceNormalization", "SimplifiedLayerNormalization", "Swish"}
 )
 _OF_MANY_OUTPUTS = (
-    "DynamicQuantizeLSTM", "GroupQueryAttention", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization",
+    "DynamicQuantizeLSTM", "GroupQueryAttention", "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
 )  # fmt: skip
 
 
