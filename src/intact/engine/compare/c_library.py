@@ -68,13 +68,13 @@ class CLibrary:
         for shape, array in zip(shapes, arrays, strict=False):
             shape.rank, shape.sizes[: array.ndim] = array.ndim, array.shape
         self._call("prepare", self._session, shapes)
-        outputs = {}
+        outputs: dict[str, NDArray[Any]] = {}
         for i, port in enumerate(self._outputs):
-            array = (out or {}).get(port.name)
-            shape = self._shape(i)
-            if array is not None and (array.shape, array.dtype) != (shape, np.dtype(port.dtype)):
-                raise QuantValueError(port.name, f"an array {array.shape}", f"{shape}", "leave it out")
-            outputs[port.name] = np.empty(shape, port.dtype) if array is None else array
+            size = self._shape(i)
+            target = (out or {}).get(port.name, np.empty(size, port.dtype))
+            if (target.shape, target.dtype) != (size, np.dtype(port.dtype)):
+                raise QuantValueError(port.name, f"an array {target.shape}", f"{size}", "leave it out")
+            outputs[port.name] = target
         self._call("run", self._session, _pointers(arrays), _pointers(list(outputs.values())))
         return outputs
 
