@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
+from intact.numerics import exp64
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,10 @@ class Sampling:
                 raise QuantValueError(name, str(getattr(self, name)), want, "change it, or leave it out")
 
 
+_HEAD = 1024
+"""Tokens among which those of `top_p` are sought first."""
+
+
 class Sampler:
     """Draws tokens of one sequence. Everything is computed in float64, in one order.
 
@@ -80,17 +85,62 @@ class Sampler:
             values[~allowed] = -np.inf
         if how.temperature == 0:
             return int(values.argmax())
-        order = np.argsort(-values, kind="stable")
         if allowed is not None:
-            order = order[: int(allowed.sum())]
-        if how.top_k:
-            order = order[: how.top_k]
+            places = np.flatnonzero(allowed)
+            return int(places[self._draw(values[places])])
+        return self._draw(values)
+
+    def _draw(self, values: NDArray[np.float64]) -> int:
+        """Return the place of a value, drawn by softmax of what the settings leave."""
+        how = self._sampling
+        order = largest_first(values, how.top_k) if how.top_k else np.arange(len(values))
         scaled = values[order] / how.temperature
-        shares = np.exp(scaled - scaled[0])
-        shares /= shares.sum()
-        count = int(np.searchsorted(np.cumsum(shares), how.top_p)) + 1
+        shares = exp64(scaled - scaled.max())
+        shares /= _sums(shares)[-1]
+        if how.top_p < 1:
+            order, shares = self._nucleus(values, order, shares)
         if how.min_p:
-            count = min(count, int((shares >= how.min_p * shares[0]).sum()))
-        shares = shares[: max(count, 1)]
-        at = np.searchsorted(np.cumsum(shares) / shares.sum(), self._random.random(), side="right")
-        return int(order[min(int(at), len(shares) - 1)])
+            large = shares >= how.min_p * shares.max()
+            order, shares = order[large], shares[large]
+        sums = _sums(shares)
+        at = int(np.searchsorted(sums / sums[-1], self._random.random(), side="right"))
+        return int(order[min(at, len(order) - 1)])
+
+    def _nucleus(
+        self, values: NDArray[np.float64], order: NDArray[np.int64], shares: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the fewest of the largest shares that add up to `top_p`, in descending order."""
+        for most in dict.fromkeys((min(_HEAD, len(order)), len(order))):
+            first = largest_first(values[order], most)
+            sums = _sums(shares[first])
+            if sums[-1] >= self._sampling.top_p:
+                break
+        first = first[: int(np.searchsorted(sums, self._sampling.top_p)) + 1]
+        return order[first], shares[first]
+
+
+def _sums(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add one share after the other: `sum` has an order of its own on each machine."""
+    return np.cumsum(shares)
+
+
+def largest_first(values: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+    """Return the places of the largest values, in descending order, those of equal ones as they come.
+
+    Values that float32 holds, as logits are, are compared as whole numbers with their places: no two are
+    equal, and a few of them are found without a sort of all.
+
+    Args:
+        values: Float64 [values].
+        most: At most so many places are returned.
+    """
+    narrow = values.astype(np.float32)
+    if not np.array_equal(narrow, values):  # also where one is NaN
+        return np.argsort(-values, kind="stable")[:most]
+    bits = (narrow + np.float32(0)).view(np.int32)  # the two zeros are equal
+    ascending = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits).astype(np.int64)
+    keys = (~ascending << 32) | np.arange(len(values))
+    if most < len(keys):
+        keys = np.partition(keys, most)[:most]
+    keys.sort()
+    return keys & 0xFFFFFFFF

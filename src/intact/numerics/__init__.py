@@ -29,6 +29,7 @@ from intact.numerics.cum_sum import CUM_SUM_DTYPES as CUM_SUM_DTYPES
 from intact.numerics.cum_sum import cum_sum
 from intact.numerics.elementwise import ELEMENTWISE, elementwise
 from intact.numerics.elementwise import INTEGERS as INTEGERS
+from intact.numerics.elementwise import exp64 as exp64
 from intact.numerics.elementwise import takes as takes
 from intact.numerics.floats.activations import (
     elu,
