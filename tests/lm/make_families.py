@@ -40,6 +40,8 @@ CASES = {
     "gemma": ("Gemma", {"head_dim": 16, "tie_word_embeddings": True}),
     "gemma2": ("Gemma2", {**GEMMA, "query_pre_attn_scalar": 24}),
     "gemma3": ("Gemma3", {**GEMMA, "num_hidden_layers": 7}),
+    "gpt2": ("GPT2", {"tie_word_embeddings": True, "n_inner": 48, "n_positions": 128}),
+    "starcoder2": ("Starcoder2", {"sliding_window": 8, "tie_word_embeddings": True}),
 }  # fmt: skip
 
 
@@ -49,7 +51,7 @@ def main() -> None:
         config_class = getattr(transformers, f"{name}{'Text' if name == 'Gemma3' else ''}Config")
         config = config_class(**COMMON | settings)
         config._attn_implementation = "eager"
-        model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+        model = transformers.AutoModelForCausalLM.from_config(config).eval()
         shapes = {key: list(tensor.shape) for key, tensor in model.state_dict().items()}
         if config.tie_word_embeddings:
             del shapes["lm_head.weight"]

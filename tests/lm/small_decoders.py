@@ -163,6 +163,35 @@ def write_llama_gguf(path: Path) -> Path:
     return path
 
 
+GPT2_NAMES = {
+    "transformer.": "", "h.": "blk.", "wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm",
+    "ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
+    "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
+}  # fmt: skip
+
+
+def write_gpt2_gguf(path: Path) -> Path:
+    """Write the family "gpt2" as llama.cpp's converter does: matrices are [outputs, inputs]."""
+    record = families()["gpt2"]
+    tensors = {}
+    for name, array in draw_weights(record["tensors"]).items():
+        if ".c_" in name and name.endswith("weight"):
+            array = np.ascontiguousarray(array.T)
+        for old, new in GPT2_NAMES.items():
+            name = name.replace(old, new)
+        tensors[name] = array
+    config = record["config"] | {"num_key_value_heads": record["config"]["n_head"]}
+    kinds = {n: formats.GgufTensor(formats.GGML_TYPES["F32"], array.shape) for n, array in tensors.items()}
+    metadata = {key.replace("llama.", "gpt2."): field for key, field in _llama_metadata(config).items()}
+    del metadata["gpt2.attention.layer_norm_rms_epsilon"]
+    metadata |= {
+        "general.architecture": formats.GgufField.of("string", "gpt2"),
+        "gpt2.attention.layer_norm_epsilon": formats.GgufField.of("float32", 1e-5),
+    }
+    formats.write_gguf(path, metadata, kinds, tensors.__getitem__)
+    return path
+
+
 def _llama_metadata(config: dict[str, Any]) -> dict[str, formats.GgufField]:
     numbers = {
         "block_count": config["num_hidden_layers"], "embedding_length": config["hidden_size"],

@@ -15,6 +15,7 @@ from tests.lm.small_decoders import (
     families,
     reference_logits,
     write_folder,
+    write_gpt2_gguf,
     write_llama_gguf,
 )
 
@@ -46,9 +47,33 @@ def test_float_logits_are_those_of_transformers(family, tmp_path):
     np.testing.assert_allclose(loaded.logits(TOKENS), reference_logits(family), atol=1e-4)
 
 
-def test_a_gguf_file_has_the_logits_of_its_folder(tmp_path):
-    loaded = lm.load(write_llama_gguf(tmp_path / "small.gguf"), weights="float32", threads=1)
-    np.testing.assert_allclose(loaded.logits(TOKENS), reference_logits("llama"), atol=1e-4)
+@pytest.mark.parametrize(("family", "write"), [("llama", write_llama_gguf), ("gpt2", write_gpt2_gguf)])
+def test_a_gguf_file_has_the_logits_of_its_folder(family, write, tmp_path):
+    loaded = lm.load(write(tmp_path / "small.gguf"), weights="float32", threads=1)
+    np.testing.assert_allclose(loaded.logits(TOKENS), reference_logits(family), atol=1e-4)
+
+
+def test_positions_without_a_vector_are_refused(tmp_path):
+    folder = write_folder("gpt2", tmp_path / "gpt2")
+    assert lm.load(folder, weights="float32").positions == 128
+    with pytest.raises(QuantValueError, match="at most 128"):
+        lm.load(folder, weights="float32", positions=129)
+
+
+@pytest.mark.parametrize(
+    ("family", "field", "value"),
+    [
+        ("gpt2", "activation_function", "relu"),
+        ("gpt2", "scale_attn_by_inverse_layer_idx", True),
+        ("starcoder2", "hidden_act", "silu"),
+    ],
+)
+def test_variants_that_are_not_computed_are_refused(family, field, value, tmp_path):
+    folder = write_folder(family, tmp_path / family)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(UnsupportedError):
+        lm.load(folder)
 
 
 def test_integer_weights_equal_the_reference_on_every_bit(folder):

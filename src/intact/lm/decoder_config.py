@@ -16,7 +16,7 @@ from intact.formats import INTERLEAVED
 
 FAMILIES = (
     "llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "granite", "gemma", "gemma2", "gemma3",
-    "gemma3_text",
+    "gemma3_text", "gpt2", "starcoder2",
 )  # fmt: skip
 """Values of `model_type` in config.json, and of general.architecture in GGUF files, that are read."""
 
@@ -34,6 +34,9 @@ class DecoderConfig:
         heads, kv_heads, head_size: Of queries, of keys and values, and of each.
         context: Positions that the model was trained for.
         epsilon: Of the norms.
+        is_layer_norm: Norms take the mean away, and have biases.
+        is_gated: MLPs multiply two layers.
+        learned_positions: Each position has a vector; then nothing rotates.
         rope_base: Of the rotation's wavelengths.
         rope_scaling: What config.json says of it; empty: nothing.
         rotary_pairs: Pairs of a head that rotate.
@@ -82,6 +85,9 @@ class DecoderConfig:
     logit_divisor: float = 1.0
     residual_scale: float = 1.0
     local_rope_base: float = 0.0
+    is_layer_norm: bool = False
+    is_gated: bool = True
+    learned_positions: bool = False
 
     def check(self, where: str) -> DecoderConfig:
         """Refuse sizes that no model has.
@@ -169,6 +175,7 @@ def config_from_json(config: Mapping[str, Any], where: str) -> DecoderConfig:
     """
     family = config.get("model_type")
     _require_family(family, where)
+    config = _with_usual_names(dict(config), where)
     take = _taker(config, where)
     heads, hidden, layers = take("num_attention_heads"), take("hidden_size"), take("num_hidden_layers")
     rope = config.get("rope_parameters") or {}
@@ -186,10 +193,37 @@ def config_from_json(config: Mapping[str, Any], where: str) -> DecoderConfig:
         rotary_pairs=int(head_size * float(config.get("partial_rotary_factor") or 1.0)) // 2,
         interleaved=False,
         unrotated=frozenset(i for i, turns in enumerate(skips or ()) if not turns),
-        tied=bool(config.get("tie_word_embeddings", str(family).startswith("gemma"))),
+        tied=bool(config.get("tie_word_embeddings", str(family).startswith(("gemma", "gpt2", "starcoder2")))),
         window=window, windowed=windowed,
         **_variant(str(family), hidden, float(config.get("query_pre_attn_scalar") or head_size), config),
     ).check(where)  # fmt: skip
+
+
+def _with_usual_names(config: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the configuration of a GPT-2 or StarCoder 2 under the names that other families have."""
+    family = config["model_type"]
+    if family not in ("gpt2", "starcoder2"):
+        return config
+    curve = config.get("activation_function" if family == "gpt2" else "hidden_act", "gelu_pytorch_tanh")
+    variants = [name for name in _UNREAD_VARIANTS if config.get(name)]
+    if curve not in ("gelu_new", "gelu_pytorch_tanh") or variants:
+        raise UnsupportedError(
+            where, variants[0] if variants else f"activation '{curve}'", "a plain one with tanh's GELU",
+            "export it to ONNX, and quantize and build that file",
+        )  # fmt: skip
+    if family == "starcoder2":
+        return config | {"rms_norm_eps": config.get("norm_epsilon", 1e-5)}
+    hidden, heads = config.get("n_embd"), config.get("n_head")
+    return config | {
+        "num_attention_heads": heads, "num_key_value_heads": heads, "hidden_size": hidden,
+        "num_hidden_layers": config.get("n_layer"),
+        "max_position_embeddings": config.get("n_positions", 1024),
+        "intermediate_size": config.get("n_inner") or (4 * hidden if isinstance(hidden, int) else None),
+        "rms_norm_eps": config.get("layer_norm_epsilon", 1e-5),
+    }  # fmt: skip
+
+
+_UNREAD_VARIANTS = ("scale_attn_by_inverse_layer_idx", "add_cross_attention")
 
 
 def config_from_gguf(
@@ -221,7 +255,9 @@ def config_from_gguf(
         family=str(family), layers=layers, hidden=hidden, inner=take("feed_forward_length"),
         vocabulary=int(words), heads=heads, kv_heads=int(short.get("attention.head_count_kv") or heads),
         head_size=head_size, context=int(short.get("context_length") or 2048),
-        epsilon=float(short.get("attention.layer_norm_rms_epsilon") or 1e-6),
+        epsilon=float(
+            short.get("attention.layer_norm_rms_epsilon") or short.get("attention.layer_norm_epsilon") or 1e-6
+        ),
         rope_base=float(short.get("rope.freq_base") or 10000.0), rope_scaling=scaling,
         rotary_pairs=int(short.get("rope.dimension_count") or head_size) // 2,
         interleaved=family in INTERLEAVED,
@@ -243,6 +279,7 @@ def _variant(
 ) -> dict[str, Any]:
     """Return what follows from the family; GGUF files have the offset of norms in their weights."""
     is_gemma, is_gemma3 = family.startswith("gemma"), family.startswith("gemma3")
+    is_plain = family in ("gpt2", "starcoder2")
     scale = config.get("attention_multiplier")
     return {
         "qk_norm": family == "qwen3" or is_gemma3,
@@ -251,7 +288,8 @@ def _variant(
         "embedding_scale": float(np.float32(math.sqrt(hidden))) if is_gemma
         else float(config.get("embedding_multiplier") or 1.0),
         "residual_scale": float(config.get("residual_multiplier") or 1.0),
-        "activation": "gelu_tanh" if is_gemma else "silu",
+        "activation": "gelu_tanh" if is_gemma or is_plain else "silu",
+        "is_layer_norm": is_plain, "is_gated": not is_plain, "learned_positions": family == "gpt2",
         "attention_scale": float(scale) if scale else 1 / math.sqrt(scalar),
         "attention_cap": float(config.get("attn_logit_softcapping") or 0.0),
         "logit_cap": float(config.get("final_logit_softcapping") or 0.0),

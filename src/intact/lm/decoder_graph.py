@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.errors import UnsupportedError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.formats import floats_of, nbits_inputs, sort_by_group
 from intact.graph import Composer
 from intact.graph.ops import MICROSOFT, BlockLinear
@@ -91,7 +91,7 @@ class _Decoder:
 
     def __init__(self, weights: DecoderWeights, positions: int, encode: Encode, in_floats: bool) -> None:
         self._weights, self._config, self._encode = weights, weights.config, encode
-        self._in_floats = in_floats
+        self._in_floats, self._positions = in_floats, positions
         self._orders: dict[tuple[str, bytes], str] = {}
         self._composer = Composer(_OPSET)
         self._tables = self._angles(positions, "")
@@ -133,9 +133,34 @@ class _Decoder:
         table = self._weights.linear("embedding")
         self._embedding = self._encode("head" if self._config.tied else "embedding", table)
         self._gather("tokens", "embedding", self._embedding)
+        if self._config.learned_positions:
+            return self._node("Add", ["embedding", self._places()], "embedding.placed")
         if self._config.embedding_scale == 1.0:
             return "embedding"
         return self._number("Mul", "embedding", self._config.embedding_scale, "embedding.scaled")
+
+    def _places(self) -> str:
+        """Read the vectors of the tokens' positions: ``last`` is that of the last one."""
+        composer, most = self._composer, self._config.context
+        if self._positions > most:
+            raise QuantValueError(
+                "positions",
+                str(self._positions),
+                f"at most {most}, as the model has vectors for",
+                "ask for fewer",
+            )
+        one = composer.constant("one", np.int64(1))
+        axis = composer.constant("places.axis", np.array([1]))
+        sizes = self._node("Shape", ["tokens"], "tokens.sizes")
+        count = self._node("Gather", [sizes, one], "tokens.count")
+        first = self._node("Sub", [one, count], "places.first")
+        offsets = self._node("Range", [first, one, one], "places.offsets")
+        composer.node("Cast", ["last"], ["last.whole"], name="last.whole", to=7)
+        ends = self._node("Unsqueeze", ["last.whole", axis], "places.ends")
+        places = self._node("Add", [ends, offsets], "places")
+        table = self._weights.linear("positions")
+        self._gather(places, "places.vectors", np.asarray(floats_of(table), np.float32)[: self._positions])
+        return "places.vectors"
 
     def _gather(self, index: str, y: str, table: Linear) -> None:
         """Read rows of a table, which keeps its codes."""
@@ -223,7 +248,7 @@ class _Decoder:
                 self._head_norm(layer, x, f"{role}_norm", heads)
                 for x, role, heads in ((q, "q", config.heads), (k, "k", config.kv_heads))
             )
-        y, rotates = f"{layer}.mixed", layer not in config.unrotated
+        y, rotates = f"{layer}.mixed", not config.learned_positions and layer not in config.unrotated
         tables = self._local_tables if layer in config.windowed else self._tables
         caches = [f"{name}.{layer}" for name in ("keys", "values")]
         self._composer.node(
@@ -237,14 +262,17 @@ class _Decoder:
         return self._product("o", layer, y)
 
     def _mlp(self, layer: int, rows: str) -> str:
-        gate, up = (self._product(role, layer, rows) for role in ("gate", "up"))
+        is_gated = self._config.is_gated
+        bent = self._product("gate" if is_gated else "up", layer, rows)
         if self._config.activation == "silu":
-            sigmoid = self._node("Sigmoid", [gate], f"{layer}.sigmoid")
-            curve = self._node("Mul", [gate, sigmoid], f"{layer}.silu")
+            sigmoid = self._node("Sigmoid", [bent], f"{layer}.sigmoid")
+            inner = self._node("Mul", [bent, sigmoid], f"{layer}.silu")
         else:
-            self._composer.node("Gelu", [gate], [f"{layer}.gelu"], name=f"{layer}.gelu", approximate="tanh")
-            curve = f"{layer}.gelu"
-        return self._product("down", layer, self._node("Mul", [curve, up], f"{layer}.inner"))
+            inner = f"{layer}.gelu"
+            self._composer.node("Gelu", [bent], [inner], name=inner, approximate="tanh")
+        if is_gated:
+            inner = self._node("Mul", [inner, self._product("up", layer, rows)], f"{layer}.inner")
+        return self._product("down", layer, inner)
 
     def _head(self, x: str) -> None:
         flat = self._composer.constant("flat", np.array([-1, self._config.hidden]))
@@ -277,6 +305,12 @@ class _Decoder:
         y = y or (role if layer is None else f"{layer}.{role}")
         weight = self._weights.vector(role, layer or 0) + np.float32(self._config.norm_offset)
         scale = self._composer.constant(f"{y}.weight", weight)
+        if self._config.is_layer_norm:
+            bias = self._composer.constant(f"{y}.bias", self._weights.vector(role, layer or 0, "bias"))
+            self._composer.node(
+                "LayerNormalization", [x, scale, bias], [y], name=y, axis=-1, epsilon=self._config.epsilon
+            )
+            return y
         self._composer.node(
             "SimplifiedLayerNormalization", [x, scale], [y], name=y, axis=-1, epsilon=self._config.epsilon
         )

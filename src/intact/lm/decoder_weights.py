@@ -37,14 +37,23 @@ _HUGGING_FACE_FUSED = {
     "gate_up": "model.layers.{}.mlp.gate_up_proj",
 }
 _GGUF_FUSED = {"qkv": "blk.{}.attn_qkv", "gate_up": "blk.{}.ffn_up"}
+_PLAIN_MLP = {"up": "model.layers.{}.mlp.c_fc", "down": "model.layers.{}.mlp.c_proj"}
+_GPT2 = {
+    "embedding": "wte", "positions": "wpe", "norm": "ln_f", "attention_norm": "h.{}.ln_1",
+    "qkv": "h.{}.attn.c_attn", "o": "h.{}.attn.c_proj", "mlp_norm": "h.{}.ln_2", "up": "h.{}.mlp.c_fc",
+    "down": "h.{}.mlp.c_proj",
+}  # fmt: skip
+_TURNED = ("qkv", "o", "up", "down")
+"""Roles whose weights GPT-2's folders hold as [inputs, outputs]."""
 _FACTORS = "rope_freqs.weight"
-_UNREAD = ("rotary_emb.inv_freq", _FACTORS)
+_UNREAD = ("rotary_emb.inv_freq", _FACTORS, ".attn.masked_bias")
 _GGUF = {
     "embedding": "token_embd", "norm": "output_norm", "head": "output", "attention_norm": "blk.{}.attn_norm",
     "q": "blk.{}.attn_q", "k": "blk.{}.attn_k", "v": "blk.{}.attn_v", "o": "blk.{}.attn_output",
     "q_norm": "blk.{}.attn_q_norm", "k_norm": "blk.{}.attn_k_norm", "mlp_norm": "blk.{}.ffn_norm",
     "gate": "blk.{}.ffn_gate", "up": "blk.{}.ffn_up", "down": "blk.{}.ffn_down",
     "post_attention_norm": "blk.{}.post_attention_norm", "post_mlp_norm": "blk.{}.post_ffw_norm",
+    "positions": "position_embd",
 }  # fmt: skip
 
 
@@ -72,11 +81,19 @@ class DecoderWeights:
         self.json = self._files.config
         with wrong_values(str(path)):
             self.config = self._read_config(names)
-        self._names = _HUGGING_FACE | _HUGGING_FACE_FUSED | (_POST_NORMS if self.config.post_norms else {})
-        if self.metadata:
-            self._names = _GGUF | _GGUF_FUSED
+        self._names = self._names_of_roles(names)
         self._stored = names
         self._read_names: set[str] = set()
+
+    def _names_of_roles(self, stored: frozenset[str]) -> dict[str, str]:
+        if self.metadata:
+            return _GGUF | _GGUF_FUSED
+        if self.config.family == "gpt2":
+            prefix = "transformer." if any(name.startswith("transformer.") for name in stored) else ""
+            names = {role: prefix + name for role, name in _GPT2.items()}
+            return _HUGGING_FACE | names
+        names = _HUGGING_FACE | _HUGGING_FACE_FUSED | (_POST_NORMS if self.config.post_norms else {})
+        return names if self.config.is_gated else names | _PLAIN_MLP
 
     def _read_config(self, names: frozenset[str]) -> DecoderConfig:
         if self._files.format != "gguf":
@@ -118,7 +135,9 @@ class DecoderWeights:
         left = [
             name
             for name in sorted(self._stored - self._read_names)
-            if not name.endswith(_UNREAD) and not (self.config.tied and name == head)
+            if not name.endswith(_UNREAD)
+            and not (self.config.tied and name == head)
+            and not (self.config.family == "gpt2" and name.endswith(".attn.bias"))  # the causal mask
         ]
         if left:
             raise UnsupportedError(
@@ -130,6 +149,8 @@ class DecoderWeights:
         """Return the tensor that holds a role, and the rows of it; None: all."""
         name = f"{self._names[role].format(layer)}.{part}"
         fused, place = _FUSED.get(role, ("", 0))
+        if fused == "gate_up" and not self.config.is_gated:
+            fused = ""
         whole = f"{self._names[fused].format(layer)}.{part}" if fused else ""
         if whole not in self._stored or (
             name in self._stored and (name != whole or not self._is_joined(whole))
@@ -142,6 +163,11 @@ class DecoderWeights:
     def _is_joined(self, name: str) -> bool:
         """Return whether the tensor that is called `up` holds a gate, too: GGUF files have no gate then."""
         return name.replace("ffn_up", "ffn_gate") not in self._stored
+
+    def _is_turned(self, role: str) -> bool:
+        """Return whether files hold the weight of a role as [inputs, outputs]."""
+        place = _FUSED.get(role, (role, 0))[0]
+        return self.config.family == "gpt2" and not self.metadata and (role in _TURNED or place in _TURNED)
 
     def _read(self, role: str, layer: int, part: str) -> BlockWeights | NDArray[Any]:
         name, rows = self._name_of(role, layer, part)
@@ -157,6 +183,8 @@ class DecoderWeights:
                 str(self.path), error.got, error.want, "download the model again"
             ) from error
         self._read_names.add(name)
+        if part == "weight" and self._is_turned(role) and isinstance(tensor, np.ndarray):
+            tensor = tensor.T
         if rows is not None and len(tensor.shape) > 0 and tensor.shape[0] >= rows.stop:
             tensor = take_rows(tensor, rows) if isinstance(tensor, BlockWeights) else tensor[rows]
         if tuple(tensor.shape) != expected:
@@ -172,7 +200,7 @@ def _shape_of(config: DecoderConfig, role: str, part: str) -> tuple[int, ...]:
         "embedding": (config.vocabulary, config.hidden), "head": (config.vocabulary, config.hidden),
         "q": (q, config.hidden), "k": (kv, config.hidden), "v": (kv, config.hidden), "o": (config.hidden, q),
         "gate": (config.inner, config.hidden), "up": (config.inner, config.hidden),
-        "down": (config.hidden, config.inner),
+        "down": (config.hidden, config.inner), "positions": (config.context, config.hidden),
     }  # fmt: skip
     if role in matrices:
         return matrices[role] if part == "weight" else matrices[role][:1]
