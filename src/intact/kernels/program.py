@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,11 @@ def _is_checked() -> bool:
     return os.environ.get("INTACT_CHECK", "1" if _native.CHECKED else "0") == "1"
 
 
+_MOST_SHARED = 2**23
+_small_workspaces: list[_native.Workspace] = []
+"""Idle memory of up to `_MOST_SHARED` bytes. A module that equals its file has an engine for each step."""
+
+
 class ThreadPool:
     """Threads that any number of programs share. A run that finds them busy uses its own thread only.
 
@@ -76,14 +82,15 @@ class ThreadPool:
 
     def take_workspace(self) -> _native.Workspace:
         """Take memory of runs, which programs share that take turns; it grows as they need."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return _native.Workspace()
+        for idle in (self._idle, _small_workspaces):
+            with suppress(IndexError):
+                return idle.pop()
+        return _native.Workspace()
 
     def give_back(self, workspace: _native.Workspace) -> None:
-        """Return memory of runs to other runs."""
-        self._idle.append(workspace)
+        """Return memory of runs to other runs: of this pool, or, if it is small, of any."""
+        is_small = workspace.nbytes <= _MOST_SHARED
+        (_small_workspaces if is_small else self._idle).append(workspace)
 
 
 class Program:
