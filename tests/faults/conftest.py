@@ -137,7 +137,7 @@ def _npz(path: Path, value: float) -> None:
 
 
 def _json(path: Path, value: float) -> None:
-    from intact.cli.verbs.trtexec_run import _write
+    from intact.cli.trtexec_run import _write
 
     _write(path, [{"latencyMs": value}])
 

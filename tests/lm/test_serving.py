@@ -38,7 +38,7 @@ def client(server):
 @pytest.fixture
 def http(server):
     httpx = pytest.importorskip("httpx")
-    with httpx.Client(base_url=server.url, timeout=60) as opened:
+    with httpx.Client(base_url=server.url, timeout=600) as opened:
         yield opened
 
 
@@ -293,7 +293,7 @@ def test_a_server_that_stops_ends_its_streams(model, monkeypatch):
     httpx = pytest.importorskip("httpx")
     with serve(model, slots=1, grace_seconds=0) as running:
         body = {"prompt": "abc", "max_tokens": 120, "stream": True}
-        with httpx.stream("POST", f"{running.url}/v1/completions", json=body, timeout=60) as response:
+        with httpx.stream("POST", f"{running.url}/v1/completions", json=body, timeout=600) as response:
             gate.entered.wait()
             running.stop()
             engine = running._app.engine

@@ -63,10 +63,10 @@ def load_model(
             )  # fmt: skip
         return _load_exported(folder, positions, tokenizer, threads, backend)
     # Graphs and quantizers take 20 MB, which a saved model needs not.
-    from intact.lm.calibrated_weights import WINDOW, WINDOWS, calibrated_model
-    from intact.lm.decoder_graph import decoder_model
-    from intact.lm.decoder_weights import DecoderWeights
-    from intact.lm.weight_encoder import weight_encoder
+    from intact.lm.decoders.calibrated_weights import WINDOW, WINDOWS, calibrated_model
+    from intact.lm.decoders.decoder_graph import decoder_model
+    from intact.lm.decoders.decoder_weights import DecoderWeights
+    from intact.lm.decoders.weight_encoder import weight_encoder
 
     source = DecoderWeights(path)
     count = min(source.config.context, LONGEST) if positions is None else positions
@@ -102,7 +102,7 @@ def _load_exported(
     folder: Path, positions: int | None, tokenizer: str | os.PathLike[str] | None, threads: int | None,
     backend: str,
 ) -> LanguageModel:  # fmt: skip
-    from intact.lm.exported_decoder import read_exported_decoder
+    from intact.lm.decoders.exported_decoder import read_exported_decoder
 
     source = read_exported_decoder(folder / EXPORTED)
     count = source.positions if positions is None else positions

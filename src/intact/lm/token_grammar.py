@@ -62,7 +62,7 @@ class TokenGrammar:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing but the end can follow."""
+        """Return whether nothing but the end can follow."""
         return bool(self._matcher.is_stopped())
 
     def copy(self) -> TokenGrammar:

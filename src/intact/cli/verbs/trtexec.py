@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from intact.cli.shared_options import READ, SHAPES, check_output_path, check_seconds, check_thread_count
-from intact.cli.verbs.trtexec_run import Request, execute
+from intact.cli.trtexec_run import Request, execute
 
 _New = {"dir_okay": False, "callback": check_output_path}
 _Onnx = Annotated[Path | None, typer.Option("--onnx", help="The model.", **READ)]

@@ -20,7 +20,7 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.formats import floats_of, nbits_inputs, sort_by_group
 from intact.graph import Composer
 from intact.graph.ops import MICROSOFT, BlockLinear
-from intact.lm.decoder_weights import DecoderWeights
+from intact.lm.decoders.decoder_weights import DecoderWeights
 from intact.lm.sequence_cache import STATE_ROWS
 from intact.numerics import BlockWeights, block_minima, block_scales, join_stream
 

@@ -9,7 +9,7 @@ import numpy as np
 from intact.engine.lower import has_block_codes
 from intact.errors import QuantValueError
 from intact.formats import floats_of, integer_codes, sort_by_group
-from intact.lm.decoder_graph import Encode, Linear
+from intact.lm.decoders.decoder_graph import Encode, Linear
 from intact.numerics import BlockWeights
 from intact.ptq.blocks import BlockFormat, round_to_nearest
 

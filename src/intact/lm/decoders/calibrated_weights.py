@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.lm.decoder_graph import decoder_model
-from intact.lm.decoder_weights import DecoderWeights
+from intact.lm.decoders.decoder_graph import decoder_model
+from intact.lm.decoders.decoder_weights import DecoderWeights
+from intact.lm.decoders.weight_encoder import FLOAT, weight_encoder
 from intact.lm.sequence_cache import STATE_ROWS
-from intact.lm.weight_encoder import FLOAT, weight_encoder
 from intact.ptq.blocks import quantize_weights
 
 WINDOW, WINDOWS = 512, 16

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.formats import GgufFile, WeightFiles, floats_of, open_weights, take_rows
-from intact.lm.decoder_config import DecoderConfig, config_from_gguf, config_from_json, wrong_values
+from intact.lm.decoders.decoder_config import DecoderConfig, config_from_gguf, config_from_json, wrong_values
 from intact.numerics import BlockWeights
 
 _HUGGING_FACE = {

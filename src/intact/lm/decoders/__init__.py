@@ -1,0 +1,1 @@
+"""Decoders as ONNX models with a cache: of weight files, with chosen codes, and of exported graphs."""
