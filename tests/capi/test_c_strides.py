@@ -61,20 +61,22 @@ def run_with_strides(
     for index in range(len(arrays)):
         opened.set_strides("input", index, None)
     shapes = opened.prepare([array.shape for array in arrays])
-    given = [scatter(array, rng) if rng.integers(4) else (array, None) for array in arrays]
-    made = [
+    sources = [scatter(array, rng) if rng.integers(4) else (array, None) for array in arrays]
+    targets = [
         scatter(np.zeros(shape, dtype), rng) if rng.integers(4) else (np.zeros(shape, dtype), None)
         for (_, dtype), shape in zip(opened.outputs, shapes, strict=True)
     ]
-    for kind, views in (("input", given), ("output", made)):
+    for kind, views in (("input", sources), ("output", targets)):
         for index, (view, memory) in enumerate(views):
             opened.set_strides(kind, index, None if memory is None else view.strides)
     assert opened.prepare([array.shape for array in arrays]) == shapes
-    before = [None if memory is None else bytes_between(view, memory) for view, memory in (*given, *made)]
-    opened.run_arrays([view for view, _ in given], [view for view, _ in made])
-    after = [None if memory is None else bytes_between(view, memory) for view, memory in (*given, *made)]
+    before = [
+        None if memory is None else bytes_between(view, memory) for view, memory in (*sources, *targets)
+    ]
+    opened.run_arrays([view for view, _ in sources], [view for view, _ in targets])
+    after = [None if memory is None else bytes_between(view, memory) for view, memory in (*sources, *targets)]
     assert before == after, "bytes between the elements are nobody's"
-    return {name: view.tobytes() for (name, _), (view, _) in zip(opened.outputs, made, strict=True)}
+    return {name: view.tobytes() for (name, _), (view, _) in zip(opened.outputs, targets, strict=True)}
 
 
 def compare(case: Any, seed: int, library: Path, path: Path) -> tuple[int, int]:

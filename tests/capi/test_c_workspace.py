@@ -41,7 +41,7 @@ def test_plans_run_in_memory_of_exactly_the_size(c_library, tmp_path, part):
         path, rng, threads = tmp_path / "plan", np.random.default_rng(seed), 1 + seed % 3
         save_plan(lower(case.proto), path)
         try:
-            opened, dense = CPlan(c_library, path, threads), CPlan(c_library, path, threads)
+            handle, dense = CPlan(c_library, path, threads), CPlan(c_library, path, threads)
         except CError as error:
             assert error.status == UNSUPPORTED
             continue
@@ -51,9 +51,9 @@ def test_plans_run_in_memory_of_exactly_the_size(c_library, tmp_path, part):
                 want = dense.run(feeds)
             except CError:
                 continue
-            arrays = [np.ascontiguousarray(feeds[name], dtype) for name, dtype in opened.inputs]
-            shapes = [np.shape(feeds[name]) for name, _ in opened.inputs]
-            fresh = opened.session()
+            arrays = [np.ascontiguousarray(feeds[name], dtype) for name, dtype in handle.inputs]
+            shapes = [np.shape(feeds[name]) for name, _ in handle.inputs]
+            fresh = handle.session()
             runs_bytes, binding_bytes = fresh.workspace_size(shapes)
             assert fresh.workspace == 0, "it is not prepared"
             fresh.prepare(shapes)
@@ -61,89 +61,89 @@ def test_plans_run_in_memory_of_exactly_the_size(c_library, tmp_path, part):
             memory = Memory(runs_bytes)
             fresh.prepare_in(shapes, memory.address, runs_bytes)
             assert fresh.workspace == binding_bytes
-            made = [np.empty(array.shape, array.dtype) for array in want.values()]
+            targets = [np.empty(array.shape, array.dtype) for array in want.values()]
             for _ in range(2):
-                fresh.run_arrays(arrays, made)
-                assert [array.tobytes() for array in made] == [array.tobytes() for array in want.values()], (
-                    seed
-                )
+                fresh.run_arrays(arrays, targets)
+                assert [array.tobytes() for array in targets] == [
+                    array.tobytes() for array in want.values()
+                ], seed
             memory.assert_guards()
             with pytest.raises(CError, match="workspace") as caught:
                 fresh.prepare_in(shapes, memory.address, runs_bytes - 1)
             assert caught.value.status == BAD_ARGUMENT
             fresh.close()
             runs += 1
-        opened.close()
+        handle.close()
         dense.close()
     assert runs > 30
 
 
 @pytest.fixture
-def opened(c_library: Path, tmp_path: Path) -> CPlan:
+def handle(c_library: Path, tmp_path: Path) -> CPlan:
     net = Qdq()
     x = net.pair(net.input("x", ("n", 3, "h", 8)))
     save_plan(lower(net.proto(net.pair(net.node("Relu", net.conv(x, 3, 4))))), tmp_path / "plan")
     return CPlan(c_library, tmp_path / "plan")
 
 
-def test_a_prepared_session_stays_so(opened):
+def test_a_prepared_session_stays_so(handle):
     x = np.random.default_rng(0).standard_normal((1, 3, 5, 8)).astype(np.float32)
-    (want,) = opened.run({"x": x}).values()
+    (want,) = handle.run({"x": x}).values()
     got = np.empty_like(want)
     for h in (9, 5, 200, 9):
-        opened.workspace_size([(1, 3, h, 8)])
-        opened.run_arrays([x], [got])
+        handle.workspace_size([(1, 3, h, 8)])
+        handle.run_arrays([x], [got])
         np.testing.assert_array_equal(got, want)
     with pytest.raises(CError) as caught:
-        opened.workspace_size([(1, 3, 5, 9)])
+        handle.workspace_size([(1, 3, 5, 9)])
     assert caught.value.status == BAD_SHAPE
-    opened.run_arrays([x], [got])
+    handle.run_arrays([x], [got])
     np.testing.assert_array_equal(got, want)
-    assert opened.prepare([(1, 3, 9, 8)]) == [(1, 4, 9, 8)]
+    assert handle.prepare([(1, 3, 9, 8)]) == [(1, 4, 9, 8)]
 
 
-def test_sizes_beyond_all_memory_are_refused_before_any_is_taken(opened):
+def test_sizes_beyond_all_memory_are_refused_before_any_is_taken(handle):
     with pytest.raises(CError) as caught:
-        opened.workspace_size([(2**40, 3, 5, 8)])
+        handle.workspace_size([(2**40, 3, 5, 8)])
     assert caught.value.status == BAD_SHAPE
 
 
-def test_many_sizes_leave_the_prepared_binding_alone(opened):
+def test_many_sizes_leave_the_prepared_binding_alone(handle):
     """Bindings of more sizes than a session keeps."""
     x = np.random.default_rng(0).standard_normal((1, 3, 5, 8)).astype(np.float32)
-    (want,) = opened.run({"x": x}).values()
+    (want,) = handle.run({"x": x}).values()
     got = np.empty_like(want)
     for h in range(1, 6000):
-        opened.workspace_size([(1, 3, h, 8)])
-    opened.run_arrays([x], [got])
+        handle.workspace_size([(1, 3, h, 8)])
+    handle.run_arrays([x], [got])
     np.testing.assert_array_equal(got, want)
 
 
-def test_own_memory_and_the_callers_take_turns(opened):
+def test_own_memory_and_the_callers_take_turns(handle):
     x = np.random.default_rng(0).standard_normal((2, 3, 5, 8)).astype(np.float32)
-    (want,) = opened.run({"x": x}).values()
+    (want,) = handle.run({"x": x}).values()
     got, shapes = np.empty_like(want), [x.shape]
-    nbytes, _ = opened.workspace_size(shapes)
+    nbytes, _ = handle.workspace_size(shapes)
     places = [Memory(nbytes), Memory(nbytes + 640)]
     for place in (places[0], None, places[1], places[0], places[0], None, None):
         if place is None:
-            opened.prepare(shapes)
+            handle.prepare(shapes)
         else:
-            opened.prepare_in(shapes, place.address, place.nbytes)
+            handle.prepare_in(shapes, place.address, place.nbytes)
         got[...] = 0
-        opened.run_arrays([x], [got])
+        handle.run_arrays([x], [got])
         np.testing.assert_array_equal(got, want)
-    opened.prepare([(1, 3, 300, 8)])
-    opened.prepare_in(shapes, places[1].address, places[1].nbytes)
-    opened.run_arrays([x], [got])
+    handle.prepare([(1, 3, 300, 8)])
+    handle.prepare_in(shapes, places[1].address, places[1].nbytes)
+    handle.run_arrays([x], [got])
     np.testing.assert_array_equal(got, want)
     for place in places:
         place.assert_guards()
 
 
-def test_memory_that_does_not_fit_is_refused(opened):
+def test_memory_that_does_not_fit_is_refused(handle):
     shapes = [(2, 3, 5, 8)]
-    nbytes, _ = opened.workspace_size(shapes)
+    nbytes, _ = handle.workspace_size(shapes)
     place = Memory(nbytes)
     for address, size in (
         (0, nbytes),
@@ -152,7 +152,7 @@ def test_memory_that_does_not_fit_is_refused(opened):
         (place.address, 0),
     ):
         with pytest.raises(CError, match="workspace") as caught:
-            opened.prepare_in(shapes, address, size)
+            handle.prepare_in(shapes, address, size)
         assert caught.value.status == BAD_ARGUMENT
     with pytest.raises(CError, match="memory: want its size"):
-        opened.call("workspace_size", opened._session, None, None)
+        handle.call("workspace_size", handle._session, None, None)

@@ -54,8 +54,8 @@ def test_outputs_are_written_into_arrays_that_are_not_dense(engine, size):
     want = engine(x)
     whole = np.full((want.shape[0], 6, *want.shape[2:]), 7, want.dtype)
     out = whole[:, 1:5]
-    made = engine.run({"x": x}, out={engine.outputs[0].name: out})
-    assert made[engine.outputs[0].name] is out
+    outputs = engine.run({"x": x}, out={engine.outputs[0].name: out})
+    assert outputs[engine.outputs[0].name] is out
     np.testing.assert_array_equal(out, want)
     assert (whole[:, 0] == 7).all() and (whole[:, 5] == 7).all()
 

@@ -147,12 +147,12 @@ class Engine:
             return outputs
 
         if strides:
-            return run(self._strided_executable(self._sizes(_shapes(arrays)), strides))
+            return run(self._executable_of_strides(self._sizes(_shapes(arrays)), strides))
         return self._with_executable(arrays, run)
 
     @cached_property
     def _takes_strides(self) -> bool:
-        """Whether arrays may lie in any way: native code runs the whole plan, whatever the sizes."""
+        """Return whether arrays may lie in any way: native code runs the whole plan, whatever the sizes."""
         native = all(step.native for step in self.plan.steps) and not self.plan.model
         return native and isinstance(self.backend, Strided)
 
@@ -161,7 +161,7 @@ class Engine:
         ranks = {port.name: len(port.shape) for port in self.outputs}
         return {name: array for name, array in out.items() if np.ndim(array) == ranks.get(name)}
 
-    def _strided_executable(self, sizes: dict[str, Shape], strides: dict[str, Shape]) -> Executable:
+    def _executable_of_strides(self, sizes: dict[str, Shape], strides: dict[str, Shape]) -> Executable:
         backend = self.backend
         assert isinstance(backend, Strided)
         key = (tuple(sizes.values()), tuple(strides.items()))

@@ -1,4 +1,4 @@
-"""What a batch does with a sequence: generate text, or pool its hidden states."""
+"""Jobs of a batch: generate text, or pool its hidden states."""
 
 from __future__ import annotations
 

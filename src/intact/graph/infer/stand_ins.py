@@ -100,9 +100,12 @@ def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, originals: dict[str, 
 
 def _same(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto:
     """Return what makes the first output of a layer that normalizes a sum; declare the type of the sum."""
-    dtype, known = _type_of(graph, node.input[0]), {info.name for info in (*graph.value_info, *graph.output)}
+    dtype, declared = (
+        _type_of(graph, node.input[0]),
+        {info.name for info in (*graph.value_info, *graph.output)},
+    )
     for name in node.output[1:]:
-        if name and name not in known:
+        if name and name not in declared:
             graph.value_info.append(helper.make_tensor_value_info(name, dtype, None))
     return helper.make_node("Identity", node.input[:1], node.output[:1], name=node.name)
 

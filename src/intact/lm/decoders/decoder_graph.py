@@ -149,12 +149,12 @@ class _Decoder:
                 f"at most {most}, as the model has vectors for",
                 "ask for fewer",
             )
-        one = composer.constant("one", np.int64(1))
+        unit = composer.constant("unit", np.int64(1))
         axis = composer.constant("places.axis", np.array([1]))
         sizes = self._node("Shape", ["tokens"], "tokens.sizes")
-        count = self._node("Gather", [sizes, one], "tokens.count")
-        first = self._node("Sub", [one, count], "places.first")
-        offsets = self._node("Range", [first, one, one], "places.offsets")
+        count = self._node("Gather", [sizes, unit], "tokens.count")
+        first = self._node("Sub", [unit, count], "places.first")
+        offsets = self._node("Range", [first, unit, unit], "places.offsets")
         composer.node("Cast", ["last"], ["last.whole"], name="last.whole", to=7)
         ends = self._node("Unsqueeze", ["last.whole", axis], "places.ends")
         places = self._node("Add", [ends, offsets], "places")

@@ -43,7 +43,7 @@ class EngineThread:
 
     @property
     def is_alive(self) -> bool:
-        """Whether jobs are run."""
+        """Return whether jobs are run."""
         return self._thread.is_alive() and not self._is_stopping
 
     @property

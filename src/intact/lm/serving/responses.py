@@ -18,7 +18,7 @@ from intact.lm.serving.answer_jobs import AnswerPart, TokenProbability
 
 @dataclass
 class AnswerFormat:
-    """What all bodies of one response share.
+    """Holds what all bodies of one response share.
 
     Attributes:
         model: Its name.

@@ -1,4 +1,4 @@
-"""What a server lets one client have."""
+"""Limits of what one client may have."""
 
 from __future__ import annotations
 
