@@ -71,13 +71,7 @@ struct DynamicConv final : PlanStep {
   }
 
   Shape output_shape(const Sizes& sizes) const override {
-    const Shape &image = sizes.of(x), &w = sizes.of(weight);
-    if (image[1] != product(w[3], groups)) {
-      sizes.mismatch(x, std::to_string(image[1]) + " channels",
-                     std::to_string(w[3] * groups) + ", as its weight has");
-    }
-    const auto [height, width] = window_positions(sizes, x, {w[1], w[2]}, strides, dilations, pads);
-    return {image[0], w[0], height, width};
+    return convolution_shape(sizes, x, weight, groups, strides, dilations, pads);
   }
 
   void bind(Binding& binding) const override {
