@@ -36,7 +36,7 @@ class CachedAttention final : public Step {
     group_ = static_cast<size_t>(s.heads / s.kv_heads);
     size_ = static_cast<size_t>(s.keys.sizes[1]);
     value_size_ = static_cast<size_t>(s.values.sizes[1]);
-    pitch_ = align64(static_cast<size_t>(room_));
+    pitch_ = pitch_of(static_cast<size_t>(room_));
     const auto tokens = static_cast<size_t>(sequences_.tokens());
     block_ = std::clamp<size_t>(kRows / group_, 1, std::max<size_t>(1, tokens));
     blocks_ = (tokens + block_ - 1) / block_;
@@ -99,8 +99,11 @@ class CachedAttention final : public Step {
     return window == 0 || window >= end ? 0 : end - window;
   }
 
-  Work lay_out(uint8_t* scratch) const {
-    const size_t rows = block_ * group_;
+  // Floats from one row of scores to the next: at multiples of a page all rows would fall on few sets of a cache.
+  static size_t pitch_of(size_t keys) { return align64(keys) + 16; }
+
+  Work lay_out(const Tokens& t, uint8_t* scratch) const {
+    const size_t rows = block_ * group_, pitch = pitch_of(end_of(t, t.count - 1));
     Work work{};
     work.left = reinterpret_cast<const float**>(scratch);
     work.y = reinterpret_cast<float**>(scratch) + rows;
@@ -110,12 +113,12 @@ class CachedAttention final : public Step {
     scratch += align64(key_floats() * sizeof(float));
     work.values = reinterpret_cast<float*>(scratch);
     if (!values_lie_right()) scratch += align64(value_floats() * sizeof(float));
-    for (size_t r = 0; r < rows; ++r) work.scores[r] = reinterpret_cast<float*>(scratch) + r * pitch_;
+    for (size_t r = 0; r < rows; ++r) work.scores[r] = reinterpret_cast<float*>(scratch) + r * pitch;
     return work;
   }
 
   void attend(const Memory& memory, size_t head, const Tokens& t, size_t first, uint8_t* scratch) const {
-    const Work work = lay_out(scratch);
+    const Work work = lay_out(t, scratch);
     const size_t group = head % static_cast<size_t>(s_.kv_heads) * group_;
     for (size_t r = 0; r < t.count * group_; ++r) {
       const int64_t row = t.sequence * sequences_.tokens() + static_cast<int64_t>(first + r / group_);

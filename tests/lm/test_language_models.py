@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import mmap
+import sys
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,14 +110,21 @@ def test_truncated_tokens_leave_no_trace(model):
     assert again.tobytes() == model.logits(TOKENS)[5:].tobytes()
 
 
-def test_a_cache_grows(folder):
-    loaded = lm.load(folder, weights="int4", block=16, positions=700, threads=1)
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says what is resident")
+def test_a_cache_takes_memory_for_its_tokens_alone(folder):
+    loaded = lm.load(folder, weights="int4", block=16, positions=1 << 20, threads=1)
     tokens = np.arange(600) % 50 + 2
-    cache = loaded.new_cache()
-    assert cache.room == 256
+    cache = loaded.new_cache(16)
+    before = _resident_bytes()
     pieces = [cache.append(tokens[at : at + 100], range(100)) for at in range(0, 600, 100)]
-    assert cache.room == 700
     assert np.concatenate(pieces).tobytes() == loaded.logits(tokens).tobytes()
+    assert cache.nbytes == 600 * cache.token_bytes
+    assert _resident_bytes() - before < 0.1 * 16 * loaded.positions * cache.token_bytes
+
+
+def _resident_bytes() -> int:
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * mmap.PAGESIZE
 
 
 def test_lookup_generates_the_tokens_of_greedy_choice(model):

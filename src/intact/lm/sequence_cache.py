@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -14,12 +17,15 @@ from intact.errors import QuantValueError
 
 STATE_ROWS = "state_rows"
 """Input of a decoder: tokens whose hidden states are wanted."""
-_FIRST_ROOM = 256
+_NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
+"""MAP_NORESERVE, which Python names from 3.13 on: addresses are not counted as memory."""
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
 
 
 class SequenceCache:
     """The tokens of some sequences, with what the layers keep of them.
+
+    Addresses are reserved for the longest sequences at once; the system gives memory for what is written.
 
     Args:
         engine: Runs the decoder (`decoder_model`).
@@ -28,21 +34,27 @@ class SequenceCache:
 
     Attributes:
         lengths: Tokens of each sequence.
-        room: Tokens that each sequence has memory for; it doubles when it ends.
+        token_bytes: What the layers keep of a token.
     """
 
     def __init__(self, engine: Engine, batch: int = 1, *, most: int) -> None:
         self._engine, self._most = engine, most
         self.lengths = [0] * batch
-        self.room = min(_FIRST_ROOM, most)
-        self._ports = [port for port in engine.inputs if len(port.shape) == 4]
-        self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in self._ports}
-        self._caches = self._empty_caches()
+        ports = [port for port in engine.inputs if len(port.shape) == 4]
+        self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in ports}
+        shapes = [(batch, int(port.shape[1]), most, int(port.shape[3])) for port in ports]
+        ends = np.cumsum([prod(shape) for shape in shapes])
+        memory = _reserve(4 * int(ends[-1])).view(np.float32)
+        self._caches = {
+            port.name: part.reshape(shape)
+            for port, part, shape in zip(ports, np.split(memory, ends[:-1]), shapes, strict=True)
+        }
+        self.token_bytes = memory.nbytes // (batch * most)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the keys and values."""
-        return sum(cache.nbytes for cache in self._caches.values())
+        """Bytes of the keys and values of all tokens."""
+        return sum(self.lengths) * self.token_bytes
 
     def append(self, tokens: Tokens, wanted: Sequence[int] = (-1,), sequence: int = 0) -> NDArray[np.float32]:
         """Append tokens to one sequence.
@@ -84,7 +96,7 @@ class SequenceCache:
                 "tokens", str(len(ids)), f"1 to {len(self.lengths)}", "give one for each sequence"
             )
         ends = [length + 1 for length in self.lengths[: len(ids)]]
-        self._make_room(max(ends))
+        self._require_room(max(ends))
         outputs = self._run(ids, [end - 1 for end in ends], range(len(ends)), (), slice(0, len(ends)))
         self.lengths[: len(ends)] = ends
         return outputs["logits"]
@@ -117,7 +129,7 @@ class SequenceCache:
         if ids.size == 0:
             raise QuantValueError("tokens", "none", "one or more", "begin with the first token of a text")
         end = self.lengths[sequence] + ids.size
-        self._make_room(end)
+        self._require_room(end)
         rows = [int(place) % ids.size for place in wanted]
         outputs = self._run(ids, [end - 1], rows, states, slice(sequence, sequence + 1))
         self.lengths[sequence] = end
@@ -135,31 +147,30 @@ class SequenceCache:
         inputs = {name: array for name, array in inputs.items() if name in self._free_inputs}
         return self._engine.run(inputs | caches, {f"new_{name}": cache for name, cache in caches.items()})
 
-    def _make_room(self, length: int) -> None:
+    def _require_room(self, length: int) -> None:
         if length > self._most:
             raise QuantValueError(
                 "tokens", f"a sequence of {length}", f"at most {self._most}",
                 "shorten it, or load the model with a longer context",
             )  # fmt: skip
-        if length <= self.room:
-            return
-        while self.room < length:
-            self.room = min(2 * self.room, self._most)
-        before, self._caches = self._caches, self._empty_caches()
-        for name, cache in self._caches.items():
-            for sequence, count in enumerate(self.lengths):
-                cache[sequence, :, :count] = before[name][sequence, :, :count]
 
-    def _empty_caches(self) -> dict[str, NDArray[np.float32]]:
-        """Return arrays of zeros for all layers, in one piece of memory.
 
-        The system gives large pieces page by page as they are written, and takes them back at once.
-        """
-        batch = len(self.lengths)
-        shapes = [(batch, int(port.shape[1]), self.room, int(port.shape[3])) for port in self._ports]
-        sizes = [prod(shape) for shape in shapes]
-        parts = np.split(np.zeros(sum(sizes), np.float32), np.cumsum(sizes)[:-1])
-        return {
-            port.name: part.reshape(shape)
-            for port, part, shape in zip(self._ports, parts, shapes, strict=True)
-        }
+def _reserve(nbytes: int) -> NDArray[np.uint8]:
+    """Return zeros that take no memory before they are written.
+
+    Huge pages would: the tokens of a head are far from those of the next one.
+    """
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.zeros(nbytes, np.uint8)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    try:
+        memory = mmap.mmap(-1, nbytes, flags)
+    except OSError as error:
+        raise QuantValueError(
+            "the cache", f"{nbytes:,} bytes of addresses that the system refuses ({error})", "fewer",
+            "load the model with fewer positions, or take fewer sequences",
+        ) from None  # fmt: skip
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        with suppress(OSError):  # a kernel without huge pages
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.uint8)

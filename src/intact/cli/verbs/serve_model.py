@@ -59,7 +59,6 @@ def serve(
     loaded = lm.load(model, weights=weights, positions=positions, threads=threads, tokenizer=tokenizer)
     shown = name or (model.resolve().stem if model.is_file() else model.resolve().name)
     server = ModelServer(loaded, name=shown, host=host, port=port, limits=limits, api_key=api_key)
-    cache = loaded.new_cache()
-    most = cache.nbytes / cache.room * loaded.positions * slots
+    most = loaded.new_cache().token_bytes * loaded.positions * slots
     say(f"serving '{shown}' at {server.url}/v1; caches take up to {most / 1e6:,.0f} MB")
     server.run()
