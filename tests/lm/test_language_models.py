@@ -118,8 +118,22 @@ def test_a_cache_takes_memory_for_its_tokens_alone(folder):
     before = _resident_bytes()
     pieces = [cache.append(tokens[at : at + 100], range(100)) for at in range(0, 600, 100)]
     assert np.concatenate(pieces).tobytes() == loaded.logits(tokens).tobytes()
-    assert cache.nbytes == 600 * cache.token_bytes
+    assert 600 <= cache.room <= 800
+    assert cache.nbytes == 16 * cache.room * cache.token_bytes
     assert _resident_bytes() - before < 0.1 * 16 * loaded.positions * cache.token_bytes
+
+
+def test_sequences_stay_as_a_cache_grows(folder):
+    loaded = lm.load(folder, weights="int4", block=16, positions=700, threads=1)
+    tokens = np.arange(700) % 50 + 2
+    cache = loaded.new_cache(3)
+    cache.append(tokens[:200], sequence=2)
+    cache.append(tokens[:50], sequence=0)
+    cache.append(tokens, (), sequence=1)
+    expected = loaded.logits(tokens[:201])
+    assert cache.append([tokens[200]], sequence=2).tobytes() == expected[200].tobytes()
+    assert cache.append([tokens[50]], sequence=0).tobytes() == expected[50].tobytes()
+    assert cache.room == 700
 
 
 def _resident_bytes() -> int:

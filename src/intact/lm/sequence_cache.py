@@ -19,13 +19,15 @@ STATE_ROWS = "state_rows"
 """Input of a decoder: tokens whose hidden states are wanted."""
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 """MAP_NORESERVE, which Python names from 3.13 on: addresses are not counted as memory."""
+_FIRST_ROOM = 256
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
 
 
 class SequenceCache:
     """The tokens of some sequences, with what the layers keep of them.
 
-    Addresses are reserved for the longest sequences at once; the system gives memory for what is written.
+    Addresses are reserved for the longest sequences at once, and the system gives memory for what is written:
+    a cache grows in place, dense, so that pages can be huge.
 
     Args:
         engine: Runs the decoder (`decoder_model`).
@@ -34,27 +36,25 @@ class SequenceCache:
 
     Attributes:
         lengths: Tokens of each sequence.
+        room: Tokens that each sequence has memory for; it grows by a quarter when it ends.
         token_bytes: What the layers keep of a token.
     """
 
     def __init__(self, engine: Engine, batch: int = 1, *, most: int) -> None:
         self._engine, self._most = engine, most
         self.lengths = [0] * batch
-        ports = [port for port in engine.inputs if len(port.shape) == 4]
-        self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in ports}
-        shapes = [(batch, int(port.shape[1]), most, int(port.shape[3])) for port in ports]
-        ends = np.cumsum([prod(shape) for shape in shapes])
-        memory = _reserve(4 * int(ends[-1])).view(np.float32)
-        self._caches = {
-            port.name: part.reshape(shape)
-            for port, part, shape in zip(ports, np.split(memory, ends[:-1]), shapes, strict=True)
-        }
-        self.token_bytes = memory.nbytes // (batch * most)
+        self._ports = [port for port in engine.inputs if len(port.shape) == 4]
+        self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in self._ports}
+        elements = sum(int(port.shape[1]) * int(port.shape[3]) for port in self._ports)
+        self._memory = _reserve(4 * elements * batch * most).view(np.float32)
+        self.token_bytes = 4 * elements
+        self.room = min(_FIRST_ROOM, most)
+        self._caches = self._lay_out()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the keys and values of all tokens."""
-        return sum(self.lengths) * self.token_bytes
+        """Bytes of the keys and values, with those of the room behind them."""
+        return len(self.lengths) * self.room * self.token_bytes
 
     def append(self, tokens: Tokens, wanted: Sequence[int] = (-1,), sequence: int = 0) -> NDArray[np.float32]:
         """Append tokens to one sequence.
@@ -96,7 +96,7 @@ class SequenceCache:
                 "tokens", str(len(ids)), f"1 to {len(self.lengths)}", "give one for each sequence"
             )
         ends = [length + 1 for length in self.lengths[: len(ids)]]
-        self._require_room(max(ends))
+        self._make_room(max(ends))
         outputs = self._run(ids, [end - 1 for end in ends], range(len(ends)), (), slice(0, len(ends)))
         self.lengths[: len(ends)] = ends
         return outputs["logits"]
@@ -129,7 +129,7 @@ class SequenceCache:
         if ids.size == 0:
             raise QuantValueError("tokens", "none", "one or more", "begin with the first token of a text")
         end = self.lengths[sequence] + ids.size
-        self._require_room(end)
+        self._make_room(end)
         rows = [int(place) % ids.size for place in wanted]
         outputs = self._run(ids, [end - 1], rows, states, slice(sequence, sequence + 1))
         self.lengths[sequence] = end
@@ -147,19 +147,37 @@ class SequenceCache:
         inputs = {name: array for name, array in inputs.items() if name in self._free_inputs}
         return self._engine.run(inputs | caches, {f"new_{name}": cache for name, cache in caches.items()})
 
-    def _require_room(self, length: int) -> None:
+    def _make_room(self, length: int) -> None:
         if length > self._most:
             raise QuantValueError(
                 "tokens", f"a sequence of {length}", f"at most {self._most}",
                 "shorten it, or load the model with a longer context",
             )  # fmt: skip
+        if length <= self.room:
+            return
+        self.room = min(max(length, self.room + self.room // 4), self._most)
+        before, self._caches = self._caches, self._lay_out()
+        for name in reversed(before):  # each lies behind where it was, and in front of what moved already
+            old, new = before[name], self._caches[name]
+            for sequence, head in reversed(list(np.ndindex(old.shape[:2]))):
+                count = self.lengths[sequence]
+                new[sequence, head, :count] = old[sequence, head, :count]
+
+    def _lay_out(self) -> dict[str, NDArray[np.float32]]:
+        """Return arrays [sequences, heads, room, size] in the memory, side by side."""
+        shapes = [
+            (len(self.lengths), int(port.shape[1]), self.room, int(port.shape[3])) for port in self._ports
+        ]
+        ends = np.cumsum([prod(shape) for shape in shapes])
+        parts = np.split(self._memory[: ends[-1]], ends[:-1])
+        return {
+            port.name: part.reshape(shape)
+            for port, part, shape in zip(self._ports, parts, shapes, strict=True)
+        }
 
 
 def _reserve(nbytes: int) -> NDArray[np.uint8]:
-    """Return zeros that take no memory before they are written.
-
-    Huge pages would: the tokens of a head are far from those of the next one.
-    """
+    """Return zeros that take no memory before they are written."""
     if not hasattr(mmap, "MAP_ANONYMOUS"):
         return np.zeros(nbytes, np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
@@ -170,7 +188,7 @@ def _reserve(nbytes: int) -> NDArray[np.uint8]:
             "the cache", f"{nbytes:,} bytes of addresses that the system refuses ({error})", "fewer",
             "load the model with fewer positions, or take fewer sequences",
         ) from None  # fmt: skip
-    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+    if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without huge pages
-            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)
