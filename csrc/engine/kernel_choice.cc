@@ -112,6 +112,7 @@ Kernels::Kernels(const char* max_isa) {
   for (const BlockGemmOps* one : choice.alternatives<BlockGemmOps>()) {
     if (one->least_rows < block_gemm_of_few->least_rows) block_gemm_of_few = one;
   }
+  convert = choice.best<ConvertOps>();
   depthwise = choice.best<DepthwiseOps>();
   dynamic_quantize = choice.best<DynamicQuantizeOps>();
   elementwise = choice.best<ElementwiseOps>();

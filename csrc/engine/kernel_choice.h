@@ -14,6 +14,7 @@ struct Kernels {
   explicit Kernels(const char* max_isa);
 
   const BlockGemmOps *block_gemm, *block_gemm_of_few;  // for many rows, and for few
+  const ConvertOps* convert;
   const DepthwiseOps* depthwise;
   const DynamicQuantizeOps* dynamic_quantize;
   const ElementwiseOps* elementwise;

@@ -10,18 +10,20 @@ namespace {
 
 class CacheWrite final : public Step {
  public:
-  explicit CacheWrite(const CacheWriteSpec& s) : s_(s), sequences_(s.last, s.tokens.sizes[0]) {
+  explicit CacheWrite(const CacheWriteSpec& s)
+      : s_(s),
+        sequences_(s.last, s.tokens.sizes[0]),
+        size_(size_of_head(s)),
+        stored_(s.kernels, s.cache, static_cast<int64_t>(size_)) {
     demand_rows(s.tokens);
     demand_rows(s.cache);
-    demand(s.tokens.type == Type::f32 && s.cache.type == Type::f32, "caches are of float32");
-    demand(s.heads > 0 && s.heads < (1 << 24) && s.tokens.sizes[1] == s.heads * s.cache.sizes[1],
-           "heads of one size");
+    demand(s.tokens.type == Type::f32, "tokens are of float32");
     room_ = rows_of_each(s.cache);
     reads(s.tokens);
     reads(s.last);
     if (s.past) {
       demand_rows(*s.past);
-      demand(s.past->type == Type::f32 && s.past->sizes[1] == s.cache.sizes[1], "caches are alike");
+      demand(s.past->type == s.cache.type && s.past->sizes[1] == s.cache.sizes[1], "caches are alike");
       old_ = rows_of_each(*s.past);
       demand(old_ <= room_, "a cache does not shrink");
       reads(*s.past);
@@ -43,14 +45,18 @@ class CacheWrite final : public Step {
           return;
         }
         const float* const from = row_of<const float>(s_.tokens, memory, sequence * sequences_.tokens() + i) +
-                                  head * s_.cache.sizes[1];
-        std::memcpy(row_of<float>(s_.cache, memory, item * room_ + before + i), from, row_bytes());
+                                  head * static_cast<int64_t>(size_);
+        stored_.write(from, row_of<uint8_t>(s_.cache, memory, item * room_ + before + i));
       }
     }
   }
 
  private:
-  size_t row_bytes() const { return static_cast<size_t>(s_.cache.sizes[1]) * sizeof(float); }
+  static size_t size_of_head(const CacheWriteSpec& s) {
+    demand(s.heads > 0 && s.heads < (1 << 24) && s.tokens.rank == 2 && s.tokens.sizes[1] % s.heads == 0,
+           "heads of one size");
+    return static_cast<size_t>(s.tokens.sizes[1] / s.heads);
+  }
 
   int64_t rows_of_each(const View& cache) const {
     const int64_t parts = sequences_.count() * s_.heads;
@@ -64,15 +70,17 @@ class CacheWrite final : public Step {
                            s_.past->at<uint8_t>(memory) == s_.cache.at<uint8_t>(memory);
     if (is_shared) return;
     for (int64_t i = 0; i < old_; ++i) {
-      std::memcpy(row_of<float>(s_.cache, memory, item * room_ + i),
-                  row_of<const float>(*s_.past, memory, item * old_ + i), row_bytes());
+      std::memcpy(row_of<uint8_t>(s_.cache, memory, item * room_ + i),
+                  row_of<const uint8_t>(*s_.past, memory, item * old_ + i), stored_.row_bytes());
     }
     for (int64_t i = old_; i < room_; ++i)
-      std::memset(row_of<float>(s_.cache, memory, item * room_ + i), 0, row_bytes());
+      std::memset(row_of<uint8_t>(s_.cache, memory, item * room_ + i), 0, stored_.row_bytes());
   }
 
   CacheWriteSpec s_;
   Sequences sequences_;
+  size_t size_;  // of a head
+  CacheRows stored_;
   int64_t room_ = 0, old_ = 0;
 };
 

@@ -5,18 +5,19 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/step.h"
+#include "steps/common/cache_rows.h"
 
 namespace intact {
 
-// Rows of a cache are [sequences * heads * room, size], with neighbours side by side. Where `past` and
+// Rows of a cache are [sequences * heads * room, size] as CacheRows stores them, with neighbours side by side. Where `past` and
 // `cache` are the same memory, nothing but the new tokens is written. A token behind the room fails the run.
 struct CacheWriteSpec {
   View tokens;  // f32 [sequences * tokens, heads * size]
   View last;    // i32 or i64 [sequences]: the position of the last token
-  std::optional<View> past;  // f32; nothing: there was none
-  View cache;                // f32
+  std::optional<View> past;  // nothing: there was none
+  View cache;                // of the same type
   int64_t heads;
+  CacheKernels kernels;
 };
 
 // Throws std::invalid_argument for a step that is unsafe to run (base/check.h).

@@ -1,6 +1,7 @@
 #include "steps/cached_attention.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
@@ -16,17 +17,22 @@ using namespace tuning::cached_attention;
 class CachedAttention final : public Step {
  public:
   CachedAttention(const FloatGemmOps& gemm, const FloatOps& floats, const CachedAttentionSpec& s)
-      : gemm_(gemm), floats_(floats), s_(s), sequences_(s.last, s.q.sizes[0]) {
-    for (const View* v : {&s.q, &s.keys, &s.values, &s.y}) {
-      demand_rows(*v);
+      : gemm_(gemm),
+        floats_(floats),
+        s_(s),
+        sequences_(s.last, s.q.sizes[0]),
+        size_(size_of_head(s, s.q)),
+        value_size_(size_of_head(s, s.y)),
+        keys_(s.kernels, s.keys, static_cast<int64_t>(size_)),
+        values_(s.kernels, s.values, static_cast<int64_t>(value_size_)) {
+    for (const View* v : {&s.q, &s.keys, &s.values, &s.y}) demand_rows(*v);
+    for (const View* v : {&s.q, &s.y}) {
       demand(v->type == Type::f32, "an attention is of float32");
       demand(v->strides[0] % 4 == 0 && v->offset % 4 == 0, "float32 lies at multiples of 4");
     }
-    demand(s.kv_heads > 0 && s.heads < (1 << 24) && s.heads % s.kv_heads == 0, "heads share heads of keys");
-    demand(s.q.sizes[1] == s.heads * s.keys.sizes[1] && s.y.sizes[1] == s.heads * s.values.sizes[1],
-           "heads of one size");
+    demand(s.kv_heads > 0 && s.heads % s.kv_heads == 0, "heads share heads of keys");
     demand(s.q.sizes[0] == s.y.sizes[0] && s.keys.sizes[0] == s.values.sizes[0], "a row for each token");
-    demand(s.keys.sizes[1] < (1 << 24) && s.values.sizes[1] < (1 << 24), "a product is too deep");
+    demand(size_ < (1 << 24) && value_size_ < (1 << 24), "a product is too deep");
     const int64_t parts = sequences_.count() * s.kv_heads;
     demand(parts > 0 ? s.keys.sizes[0] % parts == 0 : s.keys.sizes[0] == 0, "as much room for each head");
     room_ = parts > 0 ? s.keys.sizes[0] / parts : 0;
@@ -34,8 +40,6 @@ class CachedAttention final : public Step {
     tanh_ = find_function(floats, "tanh");
     demand(tanh_ != nullptr, "there is a hyperbolic tangent");
     group_ = static_cast<size_t>(s.heads / s.kv_heads);
-    size_ = static_cast<size_t>(s.keys.sizes[1]);
-    value_size_ = static_cast<size_t>(s.values.sizes[1]);
     pitch_ = pitch_of(static_cast<size_t>(room_));
     const auto tokens = static_cast<size_t>(sequences_.tokens());
     block_ = std::clamp<size_t>(kRows / group_, 1, std::max<size_t>(1, tokens));
@@ -57,7 +61,8 @@ class CachedAttention final : public Step {
   size_t scratch() const override {
     const size_t rows = block_ * group_;
     return align64(3 * rows * sizeof(void*)) + align64(key_floats() * sizeof(float)) +
-           (values_lie_right() ? 0 : align64(value_floats() * sizeof(float))) + rows * pitch_ * sizeof(float);
+           align64(value_floats() * sizeof(float)) + align64(stored_floats() * sizeof(float)) +
+           rows * pitch_ * sizeof(float);
   }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
@@ -80,15 +85,24 @@ class CachedAttention final : public Step {
     size_t position, count;
     int64_t sequence;
   };
+  struct Part {
+    size_t begin, end;  // keys
+  };
   struct Work {
     const float** left;
     float **y, **scores;
-    float *keys, *values;
+    float *keys, *values;  // packed
+    float* floats;         // what a part of a cache stores
   };
 
   size_t key_floats() const { return (std::min<size_t>(kKeys, pitch_) + gemm_.panel) * size_; }
   size_t value_floats() const {
-    return pitch_ * ((value_size_ + gemm_.panel - 1) / gemm_.panel * gemm_.panel);
+    const size_t columns = (value_size_ + gemm_.panel - 1) / gemm_.panel * gemm_.panel;
+    return values_lie_right() ? 0 : std::min<size_t>(kKeys, pitch_) * columns;
+  }
+  size_t stored_floats() const {
+    const size_t columns = std::max(keys_.are_floats() ? 0 : size_, values_.are_floats() ? 0 : value_size_);
+    return std::min<size_t>(kKeys, pitch_) * columns;
   }
   // Registers of 16 floats end with the rows.
   bool values_lie_right() const { return value_size_ % 16 == 0; }
@@ -112,7 +126,9 @@ class CachedAttention final : public Step {
     work.keys = reinterpret_cast<float*>(scratch);
     scratch += align64(key_floats() * sizeof(float));
     work.values = reinterpret_cast<float*>(scratch);
-    if (!values_lie_right()) scratch += align64(value_floats() * sizeof(float));
+    scratch += align64(value_floats() * sizeof(float));
+    work.floats = reinterpret_cast<float*>(scratch);
+    scratch += align64(stored_floats() * sizeof(float));
     for (size_t r = 0; r < rows; ++r) work.scores[r] = reinterpret_cast<float*>(scratch) + r * pitch;
     return work;
   }
@@ -126,19 +142,29 @@ class CachedAttention final : public Step {
       work.y[r] = row_of<float>(s_.y, memory, row) + (group + r % group_) * value_size_;
     }
     const auto cache_row = static_cast<int64_t>(head) * room_;
-    score(row_of<const float>(s_.keys, memory, cache_row), t, work);
+    score(row_of<const uint8_t>(s_.keys, memory, cache_row), t, work);
     for (size_t r = 0; r < t.count * group_; ++r) weigh(work.scores[r], t, r / group_);
-    sum_values(row_of<const float>(s_.values, memory, cache_row), t, work);
+    sum_values(row_of<const uint8_t>(s_.values, memory, cache_row), t, work);
+  }
+
+  // The floats of `count` rows from `first` on, and how far apart they lie: in the cache, or in `y`.
+  static std::pair<const float*, size_t> floats_of(const CacheRows& rows, const View& cache, const uint8_t* base,
+                                                   size_t first, size_t count, size_t size, float* y) {
+    const int64_t down = cache.strides[0];
+    base += static_cast<int64_t>(first) * down;
+    if (rows.are_floats()) return {reinterpret_cast<const float*>(base), static_cast<size_t>(down) / sizeof(float)};
+    rows.read(base, down, count, y);
+    return {y, size};
   }
 
   // Products of all queries with all keys that any of them reaches.
-  void score(const float* keys, const Tokens& t, const Work& work) const {
-    const auto down = s_.keys.strides[0] / 4;
+  void score(const uint8_t* cache, const Tokens& t, const Work& work) const {
     const size_t end = end_of(t, t.count - 1);
     const ptrdiff_t offset = 0;
     for (size_t key = begin_of(t, 0); key < end; key += kKeys) {
       const size_t count = std::min(kKeys, end - key);
-      gemm_.pack(keys + static_cast<ptrdiff_t>(key) * down, 1, down, size_, count, work.keys);
+      const auto [keys, down] = floats_of(keys_, s_.keys, cache, key, count, size_, work.floats);
+      gemm_.pack(keys, 1, static_cast<ptrdiff_t>(down), size_, count, work.keys);
       for (size_t r = 0; r < t.count * group_; ++r) work.scores[r] += key;
       gemm_.multiply({work.left, &offset, 1, size_, 1, work.keys, size_ * gemm_.panel, nullptr, false,
                       work.scores, t.count * group_, count});
@@ -163,34 +189,48 @@ class CachedAttention final : public Step {
     times(floats_.softmax(row, n, gain, nullptr));
   }
 
-  // The keys that all tokens reach at once, then, for each token, those that the first one does not.
-  void sum_values(const float* values, const Tokens& t, const Work& work) const {
-    const auto down = static_cast<size_t>(s_.values.strides[0] / 4);
-    const size_t end = end_of(t, t.count - 1), first = begin_of(t, 0);
-    FloatGemm g{};
+  void sum_values(const uint8_t* cache, const Tokens& t, const Work& work) const {
+    const size_t first = begin_of(t, 0), end = end_of(t, t.count - 1);
+    const size_t most = values_.are_floats() && values_lie_right() ? end - first : kKeys;
+    for (size_t from = first; from < end; from += most) {
+      const size_t count = std::min(most, end - from);
+      auto [right, down] = floats_of(values_, s_.values, cache, from, count, value_size_, work.floats);
+      size_t pitch = gemm_.panel;
+      if (!values_lie_right()) {
+        gemm_.pack(right, static_cast<ptrdiff_t>(down), 1, count, value_size_, work.values);
+        right = work.values;
+        pitch = count * gemm_.panel;
+        down = gemm_.panel;
+      }
+      FloatGemm g{};
+      g.b = right;
+      g.pitch = pitch;
+      g.down = down;
+      sum_part(t, work, {from, from + count}, g);
+    }
+  }
+
+  // Adds a part of the keys: those that all tokens reach at once, then, for each token, those that the first one
+  // does not.
+  void sum_part(const Tokens& t, const Work& work, const Part& part, FloatGemm g) const {
+    const float* const right = g.b;
     g.runs = 1;
     g.step = 1;
     g.columns = value_size_;
-    const float* right = values + first * down;
-    g.pitch = gemm_.panel;
-    g.down = down;
-    if (!values_lie_right()) {
-      gemm_.pack(right, static_cast<ptrdiff_t>(down), 1, end - first, value_size_, work.values);
-      right = work.values;
-      g.pitch = (end - first) * gemm_.panel;
-      g.down = gemm_.panel;
-    }
-    const auto multiply = [&](size_t row, size_t rows, size_t from, size_t to, bool more) {
+    const auto multiply = [&](size_t row, size_t rows, size_t begin, size_t end, bool more) {
+      const size_t from = std::max(begin, part.begin), to = std::min(end, part.end);
+      if (from >= to) return;
       const auto offset = static_cast<ptrdiff_t>(from);
       g.a = const_cast<const float* const*>(work.scores + row);
       g.offsets = &offset;
       g.length = to - from;
-      g.b = right + (from - first) * g.down;
-      g.more = more;
+      g.b = right + (from - part.begin) * g.down;
+      g.more = more || from > begin;
       g.y = work.y + row;
       g.rows = rows;
       gemm_.multiply(g);
     };
+    const size_t first = begin_of(t, 0);
     const bool is_cut = begin_of(t, t.count - 1) != first;
     if (!is_cut) multiply(0, t.count * group_, first, end_of(t, 0), false);
     for (size_t token = is_cut ? 0 : 1; token < t.count; ++token) {
@@ -199,13 +239,21 @@ class CachedAttention final : public Step {
     }
   }
 
+  static size_t size_of_head(const CachedAttentionSpec& s, const View& rows) {
+    demand(s.heads > 0 && s.heads < (1 << 24) && rows.rank == 2 && rows.sizes[1] % s.heads == 0,
+           "heads of one size");
+    return static_cast<size_t>(rows.sizes[1] / s.heads);
+  }
+
   const FloatGemmOps& gemm_;
   const FloatOps& floats_;
   CachedAttentionSpec s_;
   Sequences sequences_;
+  size_t size_, value_size_;  // of a head
+  CacheRows keys_, values_;
   const NamedFunction* tanh_ = nullptr;
   int64_t room_ = 0;
-  size_t group_ = 1, size_ = 0, value_size_ = 0, pitch_ = 0, block_ = 1, blocks_ = 0;
+  size_t group_ = 1, pitch_ = 0, block_ = 1, blocks_ = 0;
 };
 
 }  // namespace

@@ -393,3 +393,33 @@ def test_errors_of_jobs_keep_no_memory_of_caches(model, monkeypatch):
         gc.enable()
     assert isinstance(jobs[0].error, IntactError)
     assert "no room" in str(jobs[1].error) and "in fail" in jobs[1].error.__notes__[0]
+
+
+@pytest.mark.parametrize(("cache", "error"), [("float16", 0.01), ("int8", 0.15)])
+def test_narrow_caches_lose_little(folder, cache, error, tmp_path):
+    wide = lm.load(folder).logits(TOKENS)
+    loaded = lm.load(folder, cache=cache)
+    logits = loaded.logits(TOKENS)
+    assert 0 < np.abs(logits - wide).max() < error
+    lm.save(loaded, tmp_path / "saved")
+    assert lm.load(tmp_path / "saved").logits(TOKENS).tobytes() == logits.tobytes()
+
+
+def test_caches_of_other_types_are_refused(folder):
+    with pytest.raises(QuantValueError, match="int4"):
+        lm.load(folder, cache="int4")
+
+
+@pytest.mark.parametrize("cache", ["float16", "int8"])
+def test_narrow_caches_change_no_bit_with_chunks_batches_and_machines(folder, cache):
+    loaded = lm.load(folder, weights="int4", block=16, cache=cache)
+    reference = lm.load(folder, weights="int4", block=16, cache=cache, backend="reference")
+    expected = loaded.logits(TOKENS)
+    assert expected.tobytes() == reference.logits(TOKENS).tobytes()
+    sequences = loaded.new_cache(2)
+    for sequence, chunk in ((1, 1), (0, 3)):
+        rows = [
+            sequences.append(TOKENS[at : at + chunk], range(len(TOKENS[at : at + chunk])), sequence)
+            for at in range(0, len(TOKENS), chunk)
+        ]
+        assert np.concatenate(rows).tobytes() == expected.tobytes()

@@ -33,11 +33,12 @@ struct CachedAttention final : PlanStep {
   void check(const Checker& checker) const override {
     checker.that((past_keys == kNoValue) == (past_values == kNoValue),
                  "keys and values of the past, or neither");
-    checker.floats(q, k, v, y, keys, values);
+    checker.floats(q, k, v, y);
+    check_cache(checker, keys, past_keys);
+    check_cache(checker, values, past_values);
     checker.ranks(3, q, k, v, y);
     checker.ranks(4, keys, values);
     if (past_keys != kNoValue) {
-      checker.floats(past_keys, past_values);
       checker.ranks(4, past_keys, past_values);
     }
     check_last(checker, last);
@@ -71,12 +72,27 @@ struct CachedAttention final : PlanStep {
         *binding.kernels.float_gemm, *binding.kernels.float_steps,
         {rows_read(binding, q), new_keys.rows(), new_values.rows(), to.rows(), positions, heads, kv_heads,
          static_cast<float>(scale), has_cap ? static_cast<float>(scale / softcap) : 0.0f,
-         static_cast<float>(softcap), window}));
+         static_cast<float>(softcap), window, kernels_of(binding)}));
     for (const RowsWritten* written : {&new_keys, &new_values, &to}) written->finish(binding);
   }
 
  private:
-  Shape cache_shape(const Sizes& sizes, int made, int past, const Shape& queries, int64_t size) const {
+  static constexpr int64_t kScaleBytes = sizeof(float);  // behind int8 codes of a head
+
+  static void check_cache(const Checker& checker, int made, int past) {
+    checker.that(checker.is(made, Type::f32) || checker.is(made, Type::f16) || checker.is(made, Type::i8),
+                 "a cache of float32, float16 or int8");
+    if (past != kNoValue) checker.one_dtype(made, past);
+  }
+
+  static CacheKernels kernels_of(const Binding& binding) {
+    const auto& kernels = binding.kernels;
+    return {kernels.convert, kernels.dynamic_quantize, kernels.quantize};
+  }
+
+  Shape cache_shape(const Sizes& sizes, int made, int past, const Shape& queries,
+                    int64_t size) const {
+    if (sizes.plan().tensor(made).type == Type::i8) size += kScaleBytes;
     int64_t least = queries[1];
     if (past != kNoValue) {
       const Shape& old = sizes.of(past);
@@ -89,7 +105,7 @@ struct CachedAttention final : PlanStep {
 
   void write_cache(Binding& binding, int added, int past, const RowsWritten& cache,
                    const View& positions) const {
-    CacheWriteSpec spec{rows_read(binding, added), positions, {}, cache.rows(), kv_heads};
+    CacheWriteSpec spec{rows_read(binding, added), positions, {}, cache.rows(), kv_heads, kernels_of(binding)};
     if (past != kNoValue) spec.past = rows_read(binding, past);
     binding.add(make_cache_write(spec));
   }

@@ -30,7 +30,7 @@ def load_model(
     bits_of: Mapping[str, str] | None = None, activations: str = DYNAMIC, positions: int | None = None,
     threads: int | None = None,
     tokenizer: str | os.PathLike[str] | None = None, text: str | None = None, method: str = "auto",
-    progress: bool = False, backend: str = "cpu",
+    progress: bool = False, backend: str = "cpu", cache: str = "float32",
 ) -> LanguageModel:  # fmt: skip
     """Open a language model.
 
@@ -47,6 +47,8 @@ def load_model(
         method: How, as for `intact.ptq.quantize_weights`: "awq", "gptq", "auto".
         progress: Show a progress bar for that.
         backend: "cpu", or "reference".
+        cache: How keys and values are kept: "float32"; "float16"; or "int8", with a scale for each token and head.
+            A saved model has its own.
     Raises:
         FileFormatError, FileAccessError: A file is damaged, or cannot be read.
         UnsupportedError: A family, format or tokenizer that is not read.
@@ -61,8 +63,9 @@ def load_model(
                 "weights", "other numerics than those of the ONNX file", "keep, and no text",
                 "load the Hugging Face folder that it was exported from",
             )  # fmt: skip
-        return _load_exported(folder, positions, tokenizer, threads, backend)
+        return _load_exported(folder, positions, tokenizer, threads, backend, cache)
     # Graphs and quantizers take 20 MB, which a saved model needs not.
+    from intact.graph import narrow_caches
     from intact.lm.decoders.calibrated_weights import WINDOW, WINDOWS, calibrated_model
     from intact.lm.decoders.decoder_graph import decoder_model
     from intact.lm.decoders.decoder_weights import DecoderWeights
@@ -89,8 +92,11 @@ def load_model(
             source, count, cut_windows(words.encode(text), min(WINDOW, count), WINDOWS), format=weights,
             block=block, method=method, head=(bits_of or {}).get("head", "int8"), progress=progress,
         )  # fmt: skip
+    narrow_caches(model, cache)
     engine = compile_model(model, threads=threads, backend=backend)
-    settings: dict[str, str | int] = {"family": source.config.family, "weights": weights, "block": block}
+    settings: dict[str, str | int] = {
+        "family": source.config.family, "weights": weights, "block": block, "cache": cache,
+    }  # fmt: skip
     if activations != DYNAMIC:
         settings["activations"] = activations
     if text is not None:
@@ -100,8 +106,9 @@ def load_model(
 
 def _load_exported(
     folder: Path, positions: int | None, tokenizer: str | os.PathLike[str] | None, threads: int | None,
-    backend: str,
+    backend: str, cache: str,
 ) -> LanguageModel:  # fmt: skip
+    from intact.graph import narrow_caches
     from intact.lm.decoders.exported_decoder import read_exported_decoder
 
     source = read_exported_decoder(folder / EXPORTED)
@@ -109,9 +116,10 @@ def _load_exported(
     if not 1 <= count <= source.positions:
         want = f"1 to {source.positions}, as the file has angles for"
         raise QuantValueError("positions", str(count), want, "export the model for more")
+    narrow_caches(source.model, cache)
     engine = compile_model(source.model, threads=threads, backend=backend)
     words = _tokenizer(folder, {}, source.json, tokenizer)
-    settings: dict[str, str | int] = {"family": source.family, "weights": "keep"}
+    settings: dict[str, str | int] = {"family": source.family, "weights": "keep", "cache": cache}
     return LanguageModel(engine, count, words, _template(folder, {}), settings)
 
 

@@ -45,9 +45,10 @@ class SequenceCache:
         self.lengths = [0] * batch
         self._ports = [port for port in engine.inputs if len(port.shape) == 4]
         self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in self._ports}
+        (dtype,) = {port.dtype for port in self._ports}
         elements = sum(int(port.shape[1]) * int(port.shape[3]) for port in self._ports)
-        self._memory = _reserve(4 * elements * batch * most).view(np.float32)
-        self.token_bytes = 4 * elements
+        self.token_bytes = np.dtype(dtype).itemsize * elements
+        self._memory = _reserve(self.token_bytes * batch * most).view(dtype)
         self.room = min(_FIRST_ROOM, most)
         self._caches = self._lay_out()
 
@@ -163,7 +164,7 @@ class SequenceCache:
                 count = self.lengths[sequence]
                 new[sequence, head, :count] = old[sequence, head, :count]
 
-    def _lay_out(self) -> dict[str, NDArray[np.float32]]:
+    def _lay_out(self) -> dict[str, NDArray[Any]]:
         """Return arrays [sequences, heads, room, size] in the memory, side by side."""
         shapes = [
             (len(self.lengths), int(port.shape[1]), self.room, int(port.shape[3])) for port in self._ports

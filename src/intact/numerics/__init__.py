@@ -126,6 +126,9 @@ from intact.numerics.scatter_elements import SCATTER_REDUCTIONS as SCATTER_REDUC
 from intact.numerics.scatter_elements import scatter_elements as scatter_elements
 from intact.numerics.scatter_rows import row_numbers as row_numbers
 from intact.numerics.scatter_rows import scatter_rows as scatter_rows
+from intact.numerics.sequences.cached_attention import CACHE_DTYPES as CACHE_DTYPES
+from intact.numerics.sequences.cached_attention import SCALE_BYTES as SCALE_BYTES
+from intact.numerics.sequences.cached_attention import cache_reals as cache_reals
 from intact.numerics.sequences.cached_attention import cached_attention as cached_attention
 from intact.numerics.sequences.cached_attention import tokens_before as tokens_before
 from intact.numerics.sequences.cached_attention import write_cache as write_cache

@@ -34,6 +34,9 @@ Positions = Annotated[
 TokenizerFile = Annotated[
     Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)
 ]
+Cache = Annotated[
+    str, typer.Option(help="How keys and values are kept: float32, float16 or int8; a quantized folder has its own.")
+]
 MaxTokens = Annotated[int, typer.Option(help="At most so many are generated.", min=1)]
 Temperature = Annotated[float, typer.Option(help="0: the most likely token.")]
 TopP = Annotated[float, typer.Option(help="Share of the probability that is drawn from.")]
@@ -61,6 +64,7 @@ def quantize(
         Path | None, typer.Option(help="Choose codes by what layers read on this text.", exists=True)
     ] = None,
     method: Annotated[str, typer.Option(help="How, with --text: auto, awq, gptq, ...")] = "auto",
+    cache: Cache = "float32",
 ) -> None:
     """Quantize a language model, and write a folder that opens at once.
 
@@ -83,6 +87,7 @@ def quantize(
         text=None if text is None else _read(text),
         method=method,
         progress=True,
+        cache=cache,
     )
     lm.save(loaded, out)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6

@@ -36,6 +36,7 @@ def serve(
     positions: Annotated[
         int | None, typer.Option(help="The longest sequence; by default the model's, up to 8192.")
     ] = None,
+    cache: Annotated[str, typer.Option(help="How keys and values are kept: float32, float16 or int8.")] = "float32",
     threads: Annotated[int | None, typer.Option(help="Of a run.", callback=check_thread_count)] = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)
@@ -56,7 +57,9 @@ def serve(
     limits = ServerLimits(
         slots=slots, waiting=waiting, max_tokens=max_tokens, body_bytes=body, grace_seconds=grace
     )
-    loaded = lm.load(model, weights=weights, positions=positions, threads=threads, tokenizer=tokenizer)
+    loaded = lm.load(
+        model, weights=weights, positions=positions, threads=threads, tokenizer=tokenizer, cache=cache
+    )
     shown = name or (model.resolve().stem if model.is_file() else model.resolve().name)
     server = ModelServer(loaded, name=shown, host=host, port=port, limits=limits, api_key=api_key)
     most = loaded.new_cache().token_bytes * loaded.positions * slots

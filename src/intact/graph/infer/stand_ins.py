@@ -11,7 +11,8 @@ import onnx
 from onnx import helper
 
 from intact.graph.core.proto import proto_graphs
-from intact.graph.ops import MICROSOFT, BlockLinear
+from intact.graph.ops import MICROSOFT, BlockLinear, NarrowGroupQueryAttention
+from intact.numerics import SCALE_BYTES
 
 _LIKE_FIRST = frozenset(
     {"GroupNormalization", "MeanVarianceNormalization", "SimplifiedLayerNormalization", "Swish"}
@@ -141,9 +142,12 @@ def _attention(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto |
     counts = {attribute.name: attribute.i for attribute in node.attribute}
     heads, kv_heads = counts.get("num_heads", 0), counts.get("kv_num_heads", 0)
     cache = _shape_of(graph, node.input[3]) if len(node.input) > 3 else None
-    if cache is None or len(cache) != 4 or min(heads, kv_heads, cache[3]) < 1:
+    if cache is None or len(cache) != 4:
         return None
-    matrix = _declare(graph, node, [(heads + 2 * kv_heads) * cache[3], heads * cache[3]], 0)
+    size = cache[3] - SCALE_BYTES * (_type_of(graph, node.input[3]) == onnx.TensorProto.INT8)
+    if min(heads, kv_heads, size) < 1:
+        return None
+    matrix = _declare(graph, node, [(heads + 2 * kv_heads) * size, heads * size], 0)
     return helper.make_node("MatMul", [node.input[0], matrix], node.output[:1], name=node.name)
 
 
@@ -186,6 +190,7 @@ def _lstm(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None
 _RULES = {
     (MICROSOFT, "DynamicQuantizeLSTM"): _lstm,
     (MICROSOFT, "GatherBlockQuantized"): _gather, (MICROSOFT, "GroupQueryAttention"): _attention,
+    (NarrowGroupQueryAttention.domain, "GroupQueryAttention"): _attention,
     (MICROSOFT, "MatMulNBits"): _product, (BlockLinear.domain, "BlockGather"): _block_rows,
     (BlockLinear.domain, "BlockLinear"): _block_product, (MICROSOFT, "SkipLayerNormalization"): _same,
     (MICROSOFT, "SkipSimplifiedLayerNormalization"): _same,

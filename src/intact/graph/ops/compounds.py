@@ -191,6 +191,14 @@ class GroupQueryAttention(OfRuntime):
 
 
 @dataclass(frozen=True)
+class NarrowGroupQueryAttention(GroupQueryAttention):
+    """INTact's own: queries, keys and values are float32, caches float16 or int8 (`numerics.write_cache`)."""
+
+    domain: ClassVar[str] = "intact"
+    op_type: ClassVar[str] = "GroupQueryAttention"
+
+
+@dataclass(frozen=True)
 class GatherBlockQuantized(OfRuntime):
     """Inputs: codes of a table, indices, scales, zero points."""
 

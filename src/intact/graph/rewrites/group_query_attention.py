@@ -37,9 +37,12 @@ def cache_limitation(node: ir.Node) -> str:
     form = ops.GroupQueryAttention.of(node)
     inputs = (*node.inputs, *[None] * (_GROUP_QUERY_INPUTS - len(node.inputs)))
     _, k, v, past_keys, past_values, last, _, cosines, sines, positions, bias, *further_inputs = inputs
-    floats = [x.dtype for x in (*inputs[:5], cosines, sines) if x is not None]
+    floats = [x.dtype for x in (*inputs[:3], cosines, sines) if x is not None]
     if any(dtype not in (None, _T.FLOAT) for dtype in floats):
         return "it computes in another type than float32"
+    caches = {x.dtype for x in (past_keys, past_values) if x is not None} - {None}
+    if len(caches) > 1 or not caches <= _CACHE_TYPES[node.domain]:
+        return "it has caches of a type that its operator does not have"
     if not form.is_plain or bias is not None or any(further_inputs):
         return "it has a bias, sinks, or a cache of codes or of a window"
     if min(form.num_heads, form.kv_num_heads) < 1 or form.num_heads % form.kv_num_heads or last is None:
@@ -54,6 +57,10 @@ def cache_limitation(node: ir.Node) -> str:
 
 
 _GROUP_QUERY_INPUTS = 24
+_CACHE_TYPES = {
+    ops.MICROSOFT: {_T.FLOAT},
+    ops.NarrowGroupQueryAttention.domain: {_T.FLOAT16, _T.INT8},
+}
 
 
 def _is_stored(value: ir.Value | None) -> bool:

@@ -28,7 +28,8 @@ def widen_float16(model: ir.Model) -> list[Note]:
     After: ``x: float16 -> Cast -> Conv(float32 weights) -> Cast -> y: float16``. Every float16 is a float32;
     what was rounded to float16 between two operators no longer is, nor becomes infinite beyond 65504.
 
-    Casts of float32 to float16 that nothing but Casts back read are the user's own rounding, and stay.
+    Casts of float32 to float16 that nothing but Casts back read are the user's own rounding, and stay; so do
+    caches of INTact's GroupQueryAttention, which widens what it reads.
 
     Returns:
         One note where something was widened, and one where `widen_bfloat16` did before.
@@ -42,9 +43,11 @@ def widen_float16(model: ir.Model) -> list[Note]:
         return notes
     scene = Scene(model.graph)
     for value in inputs:
-        _read(scene, value)
+        if value.dtype == _SINGLE:
+            _read(scene, value)
     for value in dict.fromkeys(outputs):
-        _write(scene, value)
+        if value.dtype == _SINGLE:
+            _write(scene, value)
     notes.append(Note("model", "float16 inside is computed in float32; inputs and outputs keep their types"))
     return notes
 
@@ -85,11 +88,14 @@ def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
     """Return the values between Casts of float32 to `narrow` and back, with moves of all elements between.
 
     Before and after: ``x: float32 -> Cast -> float16 -> Transpose -> float16 -> Cast -> float32``. Types of
-    values may not be known yet.
+    values may not be known yet. Caches are rounded, too.
     """
     rounded = set[ir.Value]()
     for graph in graphs:
         for node in graph:
+            if is_op(node, "GroupQueryAttention", domain=ops.NarrowGroupQueryAttention.domain):
+                caches = (*node.inputs[3:5], *node.outputs[1:3])
+                rounded |= {cache for cache in caches if cache is not None}
             source = node.inputs[0] if is_op(node, "Cast") else None
             if source is None or source.dtype not in (*_ROUNDED, None) or _cast_type(node) != narrow:
                 continue

@@ -262,5 +262,6 @@ FOREIGN_RULES: dict[tuple[str, str], tuple[Rule, ...]] = {
     (ops.MICROSOFT, "MatMulNBits"): (lower_matmul_nbits,),
     (ops.BlockGather.domain, "BlockGather"): (lower_block_gather,),
     (ops.BlockLinear.domain, "BlockLinear"): (lower_block_linear,),
+    (ops.NarrowGroupQueryAttention.domain, "GroupQueryAttention"): (lower_group_query,),
 }
 """The same for operators of other domains, ONNX Runtime's and INTact's."""

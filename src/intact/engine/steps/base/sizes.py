@@ -36,6 +36,10 @@ class Sizes:
         """Return a tensor's sizes, or a constant's."""
         return self.shapes[name] if name in self.shapes else self._constant(name)
 
+    def dtype(self, name: str) -> str:
+        """Return a tensor's dtype."""
+        return self._tensors[name].dtype
+
     def partial_shape(self, name: str) -> tuple[int | None, ...]:
         """Return a tensor's shape by the plan; None where a named dimension is not known yet."""
         return self._tensors[name].partial_shape(self.dims)

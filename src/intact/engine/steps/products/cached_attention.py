@@ -17,6 +17,7 @@ from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Read, Write
 from intact.engine.steps.elements.rotary import check_last, check_room
+from intact.numerics import CACHE_DTYPES, SCALE_BYTES
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class CachedAttention(Step):
         q: float32 [batch, tokens, heads * size]; k and v likewise, with `kv_heads`.
         last: int32 or int64 [batch] or [batch, 1]: the position of the last token of each sequence.
         past_keys, past_values: "" for none.
+        keys, values: float32 or float16, [batch, kv_heads, room, size], or int8 with the scale of each head behind
+            its codes (`numerics.write_cache`); those of the past likewise.
         y: float32 [batch, tokens, heads * size of a value].
         scale, softcap: As in `numerics.cached_attention`.
         window: Tokens that each attends to, its own included; 0: all.
@@ -54,7 +57,12 @@ class CachedAttention(Step):
     def check(self, checker: Checker) -> None:
         pasts = tuple(filter(None, (self.past_keys, self.past_values)))
         checker.that(len(pasts) != 1, pasts, "keys and values of the past, or neither")
-        checker.floats(self.q, self.k, self.v, self.y, self.keys, self.values, *pasts)
+        checker.floats(self.q, self.k, self.v, self.y)
+        for new, past in ((self.keys, self.past_keys), (self.values, self.past_values)):
+            dtype = checker.dtype(new)
+            checker.that(dtype in CACHE_DTYPES, f"{dtype} in '{new}'", "float32, float16 or int8")
+            if past:
+                checker.one_dtype(new, past)
         ranks = checker.rank(self.q, self.k, self.v, self.y)
         checker.that(set(ranks) == {3}, ranks, "rank 3")
         ranks = checker.rank(self.keys, self.values, *pasts)
@@ -82,6 +90,8 @@ class CachedAttention(Step):
             (self.keys, self.past_keys, size),
             (self.values, self.past_values, value_size),
         ):
+            if sizes.dtype(new) == "int8":
+                width += SCALE_BYTES
             least = q[1]
             if past:
                 old = sizes.of(past)
@@ -111,7 +121,8 @@ class CachedAttention(Step):
             room = _room(run.partial_shape(new)[2], tokens if old is None else old.shape[2])
             check_room(last, tokens, room, f"tensor '{self.last}'")
             apart = added.reshape(batch, tokens, self.kv_heads, added.shape[2] // self.kv_heads)
-            caches.append(numerics.write_cache(old, apart, before, room))
+            dtype = run.tensors[new].dtype
+            caches.append(numerics.write_cache(old, apart, before, room, dtype))
         keys, values = caches
         y = numerics.cached_attention(
             q.reshape(batch, tokens, self.heads, q.shape[2] // self.heads), keys, values, before,

@@ -1,4 +1,4 @@
-"""Lowers GroupQueryAttention of com.microsoft to attention over a cache."""
+"""Lowers GroupQueryAttention of com.microsoft, and INTact's with narrow caches, to attention over a cache."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lower_group_query(builder: PlanBuilder, node: Node) -> None:
     y = builder.write_plain(node.outputs[0], "float32")
     tokens = builder.tensors[q].shape[1]
     keys, values = (
-        _cache(builder, node, at, (shape[0], form.kv_num_heads, _room(builder, past, tokens), size))
+        _cache(builder, node, at, (shape[0], form.kv_num_heads, _room(builder, past, tokens), size), past)
         for at, past in zip((1, 2), pasts, strict=True)
     )
     step = CachedAttention(
@@ -76,16 +76,21 @@ def _size(builder: PlanBuilder, x: str, heads: int) -> int:
 
 
 def _past(builder: PlanBuilder, value: Value | None) -> str | None:
-    return None if value is None else builder.real(value)
+    return None if value is None else plain(builder, value).name
 
 
 def _room(builder: PlanBuilder, past: str | None, tokens: Dim) -> Dim:
     return tokens if past is None else builder.tensors[past].shape[2]
 
 
-def _cache(builder: PlanBuilder, node: Node, at: int, shape: tuple[Dim, ...]) -> str:
+def _cache(
+    builder: PlanBuilder, node: Node, at: int, shape: tuple[Dim, ...], past: str | None
+) -> str:
     """Define a cache that is an output of the node, or one that nobody reads."""
+    dtype = "float32" if past is None else builder.tensors[past].dtype
     value = node.outputs[at] if at < len(node.outputs) else None
     if value is not None and value.name:
-        return builder.write_plain(value, "float32")
-    return builder.scratch(f"{node.name}.{'keys' if at == 1 else 'values'}", "float32", shape)
+        return builder.write_plain(value, dtype)
+    if dtype == "int8":
+        shape = (*shape[:3], builder.tensors[past].shape[3])
+    return builder.scratch(f"{node.name}.{'keys' if at == 1 else 'values'}", dtype, shape)
