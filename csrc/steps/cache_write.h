@@ -9,8 +9,9 @@
 
 namespace intact {
 
-// Rows of a cache are [sequences * heads * room, size] as CacheRows stores them, with neighbours side by side. Where `past` and
-// `cache` are the same memory, nothing but the new tokens is written. A token behind the room fails the run.
+// Rows of a cache are [sequences * heads * room, size] as CacheRows stores them, with neighbours side by
+// side. Where `past` and `cache` are the same memory, nothing but the new tokens is written. A token behind
+// the room fails the run.
 struct CacheWriteSpec {
   View tokens;  // f32 [sequences * tokens, heads * size]
   View last;    // i32 or i64 [sequences]: the position of the last token

@@ -113,7 +113,7 @@ class CachedAttention final : public Step {
     return window == 0 || window >= end ? 0 : end - window;
   }
 
-  // Floats from one row of scores to the next: at multiples of a page all rows would fall on few sets of a cache.
+  // Floats from one row of scores to the next: at multiples of a page all would fall on few sets of a cache.
   static size_t pitch_of(size_t keys) { return align64(keys) + 16; }
 
   Work lay_out(const Tokens& t, uint8_t* scratch) const {
@@ -148,11 +148,13 @@ class CachedAttention final : public Step {
   }
 
   // The floats of `count` rows from `first` on, and how far apart they lie: in the cache, or in `y`.
-  static std::pair<const float*, size_t> floats_of(const CacheRows& rows, const View& cache, const uint8_t* base,
-                                                   size_t first, size_t count, size_t size, float* y) {
+  static std::pair<const float*, size_t> floats_of(const CacheRows& rows, const View& cache,
+                                                   const uint8_t* base, size_t first, size_t count,
+                                                   size_t size, float* y) {
     const int64_t down = cache.strides[0];
     base += static_cast<int64_t>(first) * down;
-    if (rows.are_floats()) return {reinterpret_cast<const float*>(base), static_cast<size_t>(down) / sizeof(float)};
+    if (rows.are_floats())
+      return {reinterpret_cast<const float*>(base), static_cast<size_t>(down) / sizeof(float)};
     rows.read(base, down, count, y);
     return {y, size};
   }
@@ -210,8 +212,8 @@ class CachedAttention final : public Step {
     }
   }
 
-  // Adds a part of the keys: those that all tokens reach at once, then, for each token, those that the first one
-  // does not.
+  // Adds a part of the keys: those that all tokens reach at once, then, for each token, those that the first
+  // one does not.
   void sum_part(const Tokens& t, const Work& work, const Part& part, FloatGemm g) const {
     const float* const right = g.b;
     g.runs = 1;

@@ -82,7 +82,8 @@ static void make_caches(Model* model, int64_t room) {
     shape->sizes[2] = room;
     shape->sizes[3] = port.shape[3];
     const size_t count = (size_t)(port.shape[1] * room * port.shape[3]);
-    model->out[i] = calloc(count, sizeof(float));
+    const size_t bytes = port.type == INTACT_INT8 ? 1 : port.type == INTACT_FLOAT16 ? 2 : 4;
+    model->out[i] = calloc(count, bytes);
     if (model->out[i] == NULL) fail("memory", NULL);
     model->in[input] = model->out[i];
   }

@@ -18,9 +18,10 @@ class Generation:
     line: str
 
 
-def generation(folder: Path, family: str, count: int = 24) -> Generation:
+def generation(folder: Path, family: str, count: int = 24, cache: str = "float32") -> Generation:
     """Write a model of int4 weights, and generate `count` tokens."""
-    model = lm.load(write_folder(family, folder / family), weights="int4", block=16, threads=1)
+    source = write_folder(family, folder / family)
+    model = lm.load(source, weights="int4", block=16, threads=1, cache=cache)
     lm.save(model, folder / "saved")
     tokens = list(model.generate_tokens(TOKENS, max_tokens=count))
     words = (str(folder / "saved" / "model.plan"), str(count), *map(str, TOKENS))

@@ -36,10 +36,12 @@ def test_c_classifies_as_the_engine_does(c_library, tmp_path, task):
 
 
 @needs_compiler
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
-def test_c_generates_as_the_engine_does(c_library, tmp_path, family):
+@pytest.mark.parametrize(
+    ("family", "cache"), [("llama", "float32"), ("llama", "float16"), ("gemma3", "int8")]
+)
+def test_c_generates_as_the_engine_does(c_library, tmp_path, family, cache):
     program = compile_program(EXAMPLES / "c" / "generate.c", c_library, tmp_path)
-    task = generation(tmp_path, family)
+    task = generation(tmp_path, family, cache=cache)
     assert lines_of(program, *task.words) == [task.line]
 
 

@@ -16,6 +16,8 @@ from tests.capi.test_small_library import CMAKE
 from tests.loaders.seeds import plan_parts
 from tests.native.test_other_machines import ARM_COMPILER, ARM_EMULATOR, on_arm
 
+from intact.numerics import CACHE_DTYPES
+
 SELFTESTS = ROOT / "tests" / "capi" / "selftests.c"
 ARM_C_COMPILER = shutil.which("aarch64-linux-gnu-gcc")
 X86_LEVELS = ["none", "avx2", "avxvnni", "avx512", "amx"]
@@ -60,9 +62,9 @@ def test_every_level_of_instructions_passes_the_selftests(max_isa, c_library, pl
 @pytest.mark.parametrize("max_isa", LEVELS)
 def test_every_level_of_instructions_generates_these_tokens(max_isa, c_library, tmp_path, monkeypatch):
     program = compile_program(ROOT / "examples" / "c" / "generate.c", c_library, tmp_path)
-    task = generation(tmp_path, "llama")
+    tasks = [generation(tmp_path / cache, "llama", cache=cache) for cache in CACHE_DTYPES]
     monkeypatch.setenv("INTACT_MAX_ISA", max_isa)
-    assert lines_of(program, *task.words) == [task.line]
+    assert [lines_of(program, *task.words) for task in tasks] == [[task.line] for task in tasks]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import numpy as np
 import onnx
 import pytest
@@ -9,7 +11,7 @@ from onnx import TensorProto, helper
 from tests.onnx_models import onnx_model
 
 import intact
-from intact import graph
+from intact import graph, numerics
 from intact.errors import IntactError
 from intact.graph.ops import MICROSOFT
 
@@ -84,6 +86,27 @@ def test_engine_equals_reference_and_onnx_runtime(name):
             np.testing.assert_allclose(
                 outputs["keys"][row, :, :length], runtime["keys"][row, :, :length], atol=1e-5
             )
+
+
+@pytest.mark.parametrize("cache", ["float16", "int8"])
+@pytest.mark.parametrize("name", CASES)
+def test_narrow_caches_equal_the_reference(name, cache, monkeypatch):
+    settings, tokens, lengths, room = CASES[name]
+    narrow = graph.load(model(**settings))
+    graph.narrow_caches(narrow, cache)
+    proto = graph.to_proto(narrow)
+    arrays = feeds(proto, tokens, lengths, room)
+    for past in ("past_k", "past_v"):
+        rows = np.random.default_rng(5).normal(size=(len(lengths), room, KV_HEADS, settings.get("size", 16)))
+        arrays[past] = numerics.write_cache(None, rows, np.zeros(len(lengths), np.int64), room, cache)
+    expected = intact.compile(proto, backend="reference").run(arrays)
+    assert expected["keys"].dtype == cache
+    for max_isa in ("none", "", "avx2" if platform.machine() == "x86_64" else "neon"):
+        monkeypatch.setenv("INTACT_MAX_ISA", max_isa) if max_isa else monkeypatch.delenv("INTACT_MAX_ISA")
+        engine = intact.compile(proto)
+        assert engine.plan.steps[-1].kind == "cached_attention"
+        outputs = engine.run(arrays)
+        assert {n: a.tobytes() for n, a in outputs.items()} == {n: a.tobytes() for n, a in expected.items()}
 
 
 def test_chunks_batches_and_threads_change_no_bit():

@@ -50,6 +50,26 @@ def test_a_cache_keeps_what_was_there():
         numerics.write_cache(past, new, np.array([1, 5]), 6)
 
 
+def test_a_narrow_cache_rounds_each_head_by_itself():
+    past, new = reals(1, 1, 3, 4), reals(1, 1, 2, 4, seed=1)
+    new[0, 0, 1] *= 1000
+    before = np.array([3])
+    half = numerics.write_cache(np.float16(past), new[:, :, :1], before, 5, "float16")
+    assert half.dtype == np.float16
+    assert (half[0, 0, 3] == np.float16(new[0, 0, 0])).all()
+    assert (half[0, 0, :3] == np.float16(past[0, 0])).all()
+    codes = numerics.write_cache(None, new, np.array([1]), 2, "int8")
+    assert codes.shape == (1, 2, 2, 8)
+    assert not codes[:, :, 0].any()
+    for head in range(2):
+        scale = F32(np.abs(new[0, 0, head]).max() / F32(127))
+        row = codes[0, head, 1]
+        assert row[4:].tobytes() == np.array(scale, "<f4").tobytes()
+        assert row[:4].tolist() == np.rint(new[0, 0, head] / scale).tolist()
+        meaning = numerics.cache_reals(codes)[0, head, 1]
+        assert meaning.tolist() == (row[:4].astype(F32) * scale).tolist()
+
+
 @pytest.mark.parametrize(("window", "cap"), [(0, 0.0), (2, 0.0), (0, 1.5)])
 def test_tokens_attend_to_what_they_reach(window, cap):
     q, keys, values = reals(1, 3, 4, 2), reals(1, 2, 9, 2, seed=1), reals(1, 2, 9, 3, seed=2)

@@ -90,8 +90,7 @@ struct CachedAttention final : PlanStep {
     return {kernels.convert, kernels.dynamic_quantize, kernels.quantize};
   }
 
-  Shape cache_shape(const Sizes& sizes, int made, int past, const Shape& queries,
-                    int64_t size) const {
+  Shape cache_shape(const Sizes& sizes, int made, int past, const Shape& queries, int64_t size) const {
     if (sizes.plan().tensor(made).type == Type::i8) size += kScaleBytes;
     int64_t least = queries[1];
     if (past != kNoValue) {
@@ -105,7 +104,8 @@ struct CachedAttention final : PlanStep {
 
   void write_cache(Binding& binding, int added, int past, const RowsWritten& cache,
                    const View& positions) const {
-    CacheWriteSpec spec{rows_read(binding, added), positions, {}, cache.rows(), kv_heads, kernels_of(binding)};
+    CacheWriteSpec spec{rows_read(binding, added), positions, {}, cache.rows(), kv_heads,
+                        kernels_of(binding)};
     if (past != kNoValue) spec.past = rows_read(binding, past);
     binding.add(make_cache_write(spec));
   }

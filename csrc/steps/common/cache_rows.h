@@ -1,4 +1,4 @@
-// How a cache stores a row of floats: as they are, as float16, or as int8 codes with a scale behind them (N72).
+// How a cache stores a row of floats (N72): as they are, as float16, or as int8 codes with a scale.
 #pragma once
 
 #include <cstring>
@@ -22,10 +22,13 @@ class CacheRows {
   // Throws std::invalid_argument for rows of another type, or that do not hold `size` floats.
   CacheRows(const CacheKernels& kernels, const View& cache, int64_t size)
       : kernels_(kernels), type_(cache.type), size_(static_cast<size_t>(size)) {
-    demand(type_ == Type::f32 || type_ == Type::f16 || type_ == Type::i8, "a cache of float32, float16 or int8");
-    demand(cache.sizes[1] == size + (type_ == Type::i8 ? int64_t{kScaleBytes} : 0), "rows of a cache hold a head");
+    demand(type_ == Type::f32 || type_ == Type::f16 || type_ == Type::i8,
+           "a cache of float32, float16 or int8");
+    demand(cache.sizes[1] == size + (type_ == Type::i8 ? int64_t{kScaleBytes} : 0),
+           "rows of a cache hold a head");
     const auto width = static_cast<int64_t>(type_ == Type::i8 ? 1 : bytes());
-    demand(cache.strides[0] % width == 0 && cache.offset % width == 0, "numbers lie at multiples of their size");
+    demand(cache.strides[0] % width == 0 && cache.offset % width == 0,
+           "numbers lie at multiples of their size");
   }
 
   bool are_floats() const { return type_ == Type::f32; }

@@ -47,8 +47,8 @@ def load_model(
         method: How, as for `intact.ptq.quantize_weights`: "awq", "gptq", "auto".
         progress: Show a progress bar for that.
         backend: "cpu", or "reference".
-        cache: How keys and values are kept: "float32"; "float16"; or "int8", with a scale for each token and head.
-            A saved model has its own.
+        cache: How keys and values are kept: "float32", "float16", or "int8" with a scale for each token and
+            head. A saved model has its own.
     Raises:
         FileFormatError, FileAccessError: A file is damaged, or cannot be read.
         UnsupportedError: A family, format or tokenizer that is not read.

@@ -35,7 +35,10 @@ TokenizerFile = Annotated[
     Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)
 ]
 Cache = Annotated[
-    str, typer.Option(help="How keys and values are kept: float32, float16 or int8; a quantized folder has its own.")
+    str,
+    typer.Option(
+        help="How keys and values are kept: float32, float16 or int8; a quantized folder has its own."
+    ),
 ]
 MaxTokens = Annotated[int, typer.Option(help="At most so many are generated.", min=1)]
 Temperature = Annotated[float, typer.Option(help="0: the most likely token.")]

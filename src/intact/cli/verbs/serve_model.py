@@ -36,7 +36,9 @@ def serve(
     positions: Annotated[
         int | None, typer.Option(help="The longest sequence; by default the model's, up to 8192.")
     ] = None,
-    cache: Annotated[str, typer.Option(help="How keys and values are kept: float32, float16 or int8.")] = "float32",
+    cache: Annotated[
+        str, typer.Option(help="How keys and values are kept: float32, float16 or int8.")
+    ] = "float32",
     threads: Annotated[int | None, typer.Option(help="Of a run.", callback=check_thread_count)] = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)

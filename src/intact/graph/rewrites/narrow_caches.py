@@ -42,6 +42,8 @@ def narrow_caches(model: ir.Model, dtype: str) -> None:
 
 def _retype(cache: ir.Value, dtype: str) -> None:
     cache.dtype = _TYPES[dtype]
-    if dtype == "int8" and cache.shape is not None:
-        *axes, size = cache.shape
-        set_shape(cache, [*axes, size + SCALE_BYTES])
+    if dtype != "int8" or cache.shape is None:
+        return
+    axes = [axis if isinstance(axis, int) else axis.value for axis in cache.shape]
+    if isinstance(axes[-1], int):
+        set_shape(cache, [*axes[:-1], axes[-1] + SCALE_BYTES])

@@ -44,8 +44,8 @@ def write_cache(
         new: Reals [batch, tokens, heads, size].
         before: Tokens that each sequence had.
         room: Tokens that the new cache holds; what nobody wrote is 0.
-        dtype: "float32"; "float16", rounded to nearest even; or "int8": the codes of N68 with a scale for each
-            token and head, whose four bytes, lowest first, stand behind them.
+        dtype: "float32"; "float16", rounded to nearest even; or "int8": the codes of N68 with a scale for
+            each token and head, whose four bytes, lowest first, stand behind them.
     Returns:
         The rows [batch, heads, room, size] of that dtype; of int8 [batch, heads, room, size + 4].
     Raises:
@@ -94,7 +94,7 @@ def cached_attention(
 
     Args:
         q: Reals [batch, tokens, heads, size].
-        keys: Of `write_cache`, [batch, key heads, room, ...]; each serves ``heads / key heads`` heads in a row.
+        keys: Of `write_cache`, [batch, key heads, room, ...]; each serves ``heads / key heads`` heads.
         values: Likewise.
         before: Tokens before the first one of q, for each sequence.
         scale: Rounded to float32.

@@ -31,8 +31,8 @@ class CachedAttention(Step):
         q: float32 [batch, tokens, heads * size]; k and v likewise, with `kv_heads`.
         last: int32 or int64 [batch] or [batch, 1]: the position of the last token of each sequence.
         past_keys, past_values: "" for none.
-        keys, values: float32 or float16, [batch, kv_heads, room, size], or int8 with the scale of each head behind
-            its codes (`numerics.write_cache`); those of the past likewise.
+        keys, values: float32 or float16 [batch, kv_heads, room, size], or int8 with the scale of each head
+            behind its codes (`numerics.write_cache`); those of the past likewise.
         y: float32 [batch, tokens, heads * size of a value].
         scale, softcap: As in `numerics.cached_attention`.
         window: Tokens that each attends to, its own included; 0: all.

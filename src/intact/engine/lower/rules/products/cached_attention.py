@@ -83,14 +83,12 @@ def _room(builder: PlanBuilder, past: str | None, tokens: Dim) -> Dim:
     return tokens if past is None else builder.tensors[past].shape[2]
 
 
-def _cache(
-    builder: PlanBuilder, node: Node, at: int, shape: tuple[Dim, ...], past: str | None
-) -> str:
+def _cache(builder: PlanBuilder, node: Node, at: int, shape: tuple[Dim, ...], past: str | None) -> str:
     """Define a cache that is an output of the node, or one that nobody reads."""
-    dtype = "float32" if past is None else builder.tensors[past].dtype
+    dtype = "float32"
+    if past is not None:
+        dtype, shape = builder.tensors[past].dtype, (*shape[:3], builder.tensors[past].shape[3])
     value = node.outputs[at] if at < len(node.outputs) else None
     if value is not None and value.name:
         return builder.write_plain(value, dtype)
-    if dtype == "int8":
-        shape = (*shape[:3], builder.tensors[past].shape[3])
     return builder.scratch(f"{node.name}.{'keys' if at == 1 else 'values'}", dtype, shape)
