@@ -5,9 +5,10 @@
 
 Each model runs in a process of its own, in turn. One thread is timed by the CPU time of its process, more by
 the clock. `--shape 1b` takes a Llama of 1.04 billion random weights in place of SmolLM2-135M. llama.cpp reads
-the Q4_0 file that is made of the same floats; ONNX Runtime the graph that INTact compiles, MatMulNBits at level
-4 and GroupQueryAttention with one array for the past and the present, as onnxruntime-genai runs it. Tokens per
-second: a prompt of 512, and generation behind 128 and 1,024 tokens. With `--peers` and no name INTact runs alone.
+the Q4_0 file that is made of the same floats; ONNX Runtime the graph that INTact compiles, MatMulNBits at
+level 4 and GroupQueryAttention with one array for the past and the present, as onnxruntime-genai has it.
+Tokens per second: a prompt of 512, and generation behind 128 and 1,024 tokens. `--peers` without a name: INTact
+alone.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def random_llama(path: Path) -> Path:
         "vocab_size": shape["vocab_size"],
     }  # fmt: skip
     of = formats.GgufField.of
-    words = [f"<{i}>" for i in range(shape["vocab_size"])]
+    words = [f"<{i}>" for i in range(shape["vocab_size"] - 3)] + ["<", "0", "<0"]
     metadata = {
         "general.architecture": of("string", "llama"),
         **{f"llama.{key}": of("uint32", value) for key, value in numbers.items()},
@@ -95,7 +96,7 @@ def random_llama(path: Path) -> Path:
         "tokenizer.ggml.model": of("string", "gpt2"), "tokenizer.ggml.pre": of("string", "smollm"),
         "tokenizer.ggml.tokens": of("string", words),
         "tokenizer.ggml.token_type": of("int32", [1] * len(words)),
-        "tokenizer.ggml.merges": of("string", ["< 0", "0 >"]),
+        "tokenizer.ggml.merges": of("string", ["< 0"]),
         "tokenizer.ggml.eos_token_id": of("uint32", 2), "tokenizer.ggml.bos_token_id": of("uint32", 1),
     }  # fmt: skip
     formats.write_gguf(path, metadata, kinds, load)
