@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
 from intact.formats.regrid import BlockGrid, regrid
-from intact.numerics import BlockWeights, join_stream
+from intact.numerics import BlockWeights, block_minima, block_scales, join_stream
 
 _SCALES = ("float32", "float16", "bfloat16")
 
@@ -64,3 +64,25 @@ def dequantize_inputs(weights: BlockWeights) -> tuple[dict[str, NDArray], dict[s
     if fitted.zero_points is not None:
         inputs["x_zero_point"] = fitted.zero_points.astype(stored[name])
     return inputs, {"axis": weights.codes.ndim - 1, "block_size": fitted.block_size}
+
+
+def block_inputs(weights: BlockWeights) -> tuple[dict[str, NDArray], dict[str, int]]:
+    """Return the inputs and attributes of INTact's own BlockLinear and BlockGather with these weights.
+
+    Args:
+        weights: Shape [N, K], 2 to 8 bits, any block.
+    Returns:
+        ``codes`` uint8 [N, bytes], without a sign; ``scales`` [N, blocks]; where they are needed
+        ``zero_points`` uint8 [N, blocks] and ``minima`` [N, blocks]; and K, bits and block.
+    """
+    middle, codes = 2 ** (weights.bits - 1), weights.codes
+    points = np.zeros(weights.scales.shape, np.int16) if weights.zero_points is None else weights.zero_points
+    if codes.dtype == np.int8:
+        codes, points = codes.view(np.uint8) + np.uint8(middle), points.astype(np.int16) + middle
+    points = points.astype(np.uint8)
+    arrays: dict[str, NDArray | None] = {
+        "codes": join_stream(codes, weights.bits, 1), "scales": block_scales(weights),
+        "zero_points": None if (points == middle).all() else points, "minima": block_minima(weights),
+    }  # fmt: skip
+    numbers = {"K": weights.shape[1], "bits": weights.bits, "block": weights.block_size}
+    return {name: array for name, array in arrays.items() if array is not None}, numbers

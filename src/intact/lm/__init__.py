@@ -9,6 +9,7 @@ from intact.lm.compare_models import ModelComparison, compare_models, first_flip
 from intact.lm.language_model import LanguageModel
 from intact.lm.load_model import load_model as load
 from intact.lm.load_model import save_model as save
+from intact.lm.model_size import weight_bits, weight_bytes
 from intact.lm.sampling import Sampling
 from intact.lm.sequence_cache import SequenceCache
 from intact.lm.token_grammar import TokenGrammar
@@ -17,4 +18,5 @@ from intact.lm.tokenizer import Tokenizer
 __all__ = [
     "LanguageModel", "ModelComparison", "Sampling", "SequenceCache", "TokenGrammar", "Tokenizer",
     "compare_models", "first_flips", "load", "perplexity", "save", "token_windows",
+    "weight_bits", "weight_bytes",
 ]  # fmt: skip

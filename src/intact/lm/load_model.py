@@ -30,7 +30,8 @@ def load_model(
     bits_of: Mapping[str, str] | None = None, activations: str = DYNAMIC, positions: int | None = None,
     threads: int | None = None,
     tokenizer: str | os.PathLike[str] | None = None, text: str | None = None, method: str = "auto",
-    progress: bool = False, backend: str = "cpu", cache: str = "float32",
+    bits_budget: float | None = None, time_budget: float | None = None, progress: bool = False,
+    backend: str = "cpu", cache: str = "float32",
 ) -> LanguageModel:  # fmt: skip
     """Open a language model.
 
@@ -45,6 +46,10 @@ def load_model(
         tokenizer: A tokenizer.json in place of the model's own.
         text: Codes are chosen by what layers read on it: such as the model will see. None: the nearest ones.
         method: How, as for `intact.ptq.quantize_weights`: "awq", "gptq", "auto".
+        bits_budget: The most bits for each weight on average, scales of 16 bits included. Layers get 2 to 8
+            bits, more where answers lose most without them: on `text`, or by the errors of weights. The head
+            has a choice of its own if `bits_of` names it, and is no part of the budget then.
+        time_budget: The same as milliseconds of a token on this machine, for the products with all weights.
         progress: Show a progress bar for that.
         backend: "cpu", or "reference".
         cache: How keys and values are kept: "float32", "float16", or "int8" with a scale for each token and
@@ -58,7 +63,8 @@ def load_model(
     if (folder / SETTINGS).is_file():
         return _load_saved(folder, threads)
     if (folder / EXPORTED).is_file():
-        if weights != "keep" or text is not None or activations != DYNAMIC:
+        budgets = (bits_budget, time_budget)
+        if weights != "keep" or text is not None or activations != DYNAMIC or budgets != (None, None):
             raise QuantValueError(
                 "weights", "other numerics than those of the ONNX file", "keep, and no text",
                 "load the Hugging Face folder that it was exported from",
@@ -82,21 +88,34 @@ def load_model(
     if not 1 <= count <= 2**24:
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
     words = _tokenizer(folder, source.metadata, source.json, tokenizer)
-    if text is None:
-        encode = weight_encoder(weights, block, bits_of)
-        model = decoder_model(source, count, encode, in_floats=activations != DYNAMIC)
-    else:
+    choices, windows = dict(bits_of or {}), []
+    if text is not None:
         if words is None:
             raise QuantValueError("text", "no tokenizer for it", "one", "pass tokenizer=")
+        windows = cut_windows(words.encode(text), min(WINDOW, count), WINDOWS)
+    if bits_budget is not None or time_budget is not None:
+        from intact.lm.decoders.mixed_weights import WeightBudget, choose_bits
+
+        choices |= choose_bits(
+            source, count, windows, format=weights, block=block, head=choices.get("head"), progress=progress,
+            budget=WeightBudget(bits_budget, time_budget, threads),
+        )  # fmt: skip
+    if text is None:
+        encode = weight_encoder(weights, block, choices)
+        model = decoder_model(source, count, encode, in_floats=activations != DYNAMIC)
+    else:
         model = calibrated_model(
-            source, count, cut_windows(words.encode(text), min(WINDOW, count), WINDOWS), format=weights,
-            block=block, method=method, head=(bits_of or {}).get("head", "int8"), progress=progress,
+            source, count, windows, format=weights, block=block, method=method, bits_of=choices,
+            progress=progress,
         )  # fmt: skip
     narrow_caches(model, cache)
     engine = compile_model(model, threads=threads, backend=backend)
     settings: dict[str, str | int] = {
         "family": source.config.family, "weights": weights, "block": block, "cache": cache,
     }  # fmt: skip
+    for name, budget in (("bits_budget", bits_budget), ("time_budget", time_budget)):
+        if budget is not None:
+            settings[name] = f"{budget:g}"
     if activations != DYNAMIC:
         settings["activations"] = activations
     if text is not None:

@@ -64,3 +64,29 @@ def test_wrong_budgets_are_refused(rng: np.random.Generator) -> None:
     for budget in (0, "5", float("nan")):
         with pytest.raises(QuantValueError, match="bits_budget"):
             intact.quantize(network(rng), block=32, bits_budget=budget, progress=False)
+
+
+@pytest.mark.parametrize("has_data", [False, True])
+def test_own_operators_hold_every_number_of_bits(rng: np.random.Generator, has_data: bool) -> None:
+    data = [{"x": rng.normal(size=(4, 64)).astype(np.float32)} for _ in range(16)] if has_data else None
+    result = intact.quantize(
+        network(rng), data, weights="int4", block=32, operator="BlockLinear", activations="dynamic-int8",
+        bits_budget=4.6, progress=False,
+    )  # fmt: skip
+    formats = {layer.name: layer.format for layer in result.layers}
+    assert formats in ({"easy": "int3", "hard": "int5"}, {"easy": "int2", "hard": "int6"})
+    engine = intact.compile(result.proto)
+    bits = [step.bits for step in engine.plan.steps if step.kind == "block_linear"]
+    assert bits == [int(name[3:]) for name in formats.values()]
+    x = {"x": rng.normal(size=(4, 64)).astype(np.float32)}
+    wanted = intact.compile(result.proto, backend="reference").run(x)["y"]
+    assert engine.run(x)["y"].tobytes() == wanted.tobytes()
+
+
+def test_formats_of_single_layers_are_those_of_their_names(rng: np.random.Generator) -> None:
+    result = intact.ptq.quantize_weights(
+        network(rng), weights="int4", operator="BlockLinear", formats={"hard": "int6"}, progress=False
+    )
+    assert [layer.format for layer in result.layers] == ["int4", "int6"]
+    with pytest.raises(QuantValueError, match="int99"):
+        intact.ptq.quantize_weights(network(rng), formats={"hard": "int99"})

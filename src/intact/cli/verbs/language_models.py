@@ -58,7 +58,10 @@ def quantize(
     weights: Weights = "int4",
     head: Annotated[
         str | None,
-        typer.Option(help="The same for the layer that makes logits: int8, or keep where weights are kept."),
+        typer.Option(
+            help="The same for the layer that makes logits: int8, keep where weights are kept, or under a "
+            "budget what it leaves."
+        ),
     ] = None,
     block: Block = 32,
     positions: Positions = None,
@@ -68,24 +71,40 @@ def quantize(
     ] = None,
     method: Annotated[str, typer.Option(help="How, with --text: auto, awq, gptq, ...")] = "auto",
     cache: Cache = "float32",
+    bits_budget: Annotated[
+        float | None, typer.Option(help="The most bits for each weight, with scales: layers get 2 to 8.")
+    ] = None,
+    time_budget: Annotated[
+        float | None, typer.Option(help="The most milliseconds of a token, here, for all weights.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Of a token, for --time-budget.", callback=check_thread_count)
+    ] = None,
 ) -> None:
     """Quantize a language model, and write a folder that opens at once.
 
     Weights get codes in blocks, activations int8 codes in blocks of the same size while the model runs. With
-    `--text` 4 bits lose a fifth as much, after some minutes of work.
+    `--text` 4 bits lose a fifth as much, after some minutes of work. Under a budget layers get 2 to 8 bits,
+    more where answers lose most without them.
 
     Examples:
 
     - `intact lm quantize model.gguf --text sample.txt -o folder`
+    - `intact lm quantize model.gguf --text sample.txt --bits-budget 4.6 --block 64 -o folder`
     - `intact lm quantize Qwen3-0.6B --weights int8 -o folder`
     """
     begin = perf_counter()
+    if head is None and bits_budget is None and time_budget is None:
+        head = "keep" if weights == "keep" else "int8"
     loaded = lm.load(
         model,
         weights=weights,
         block=block,
-        bits_of={"head": head or ("keep" if weights == "keep" else "int8")},
+        bits_of=None if head is None else {"head": head},
         positions=positions,
+        threads=threads,
+        bits_budget=bits_budget,
+        time_budget=time_budget,
         tokenizer=tokenizer,
         text=None if text is None else _read(text),
         method=method,

@@ -17,23 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError, UnsupportedError
-from intact.formats import floats_of, nbits_inputs, sort_by_group
+from intact.formats import block_inputs, floats_of, nbits_inputs, sort_by_group
 from intact.graph import Composer
 from intact.graph.ops import MICROSOFT, BlockLinear
 from intact.lm.decoders.decoder_weights import DecoderWeights
 from intact.lm.sequence_cache import STATE_ROWS
-from intact.numerics import BlockWeights, block_minima, block_scales, join_stream
+from intact.numerics import BlockWeights
+from intact.ptq.blocks import activation_block
 
 _OPSET = 21
 Linear = BlockWeights | NDArray[np.float32]
 
 
-Encode = Callable[[str, Linear], Linear]
-"""Takes what a weight is for ("q", "down", "head", ...) and the weight; returns what is stored."""
+Encode = Callable[[str, int, Linear], Linear]
+"""Takes what a weight is for ("q", "down", "head", ...), its layer, and the weight; returns what is
+stored."""
 
 _INTEGER_PRODUCT = 4
-_LEAST_BLOCK, _LARGEST_BLOCK = 32, 256
-"""Of activations. Smaller ones save little error, and larger ones cost a lot (decision 0058)."""
 
 
 def decoder_model(weights: DecoderWeights, positions: int, encode: Encode, *, in_floats: bool = False) -> Any:
@@ -50,16 +50,6 @@ def decoder_model(weights: DecoderWeights, positions: int, encode: Encode, *, in
     return _Decoder(weights, positions, encode, in_floats).build()
 
 
-def _activation_block(weight: BlockWeights) -> int:
-    """Return how many activations share a range: as many as weights do, from 32 to 256."""
-    block = weight.block_size
-    if block < _LEAST_BLOCK and _LEAST_BLOCK % block == 0:
-        return _LEAST_BLOCK
-    if block > _LARGEST_BLOCK and (block >= weight.shape[1] or block % (_LARGEST_BLOCK // 2) == 0):
-        return _LARGEST_BLOCK // 2
-    return block
-
-
 def _nbits_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dict[str, int]] | None:
     """Return constants and attributes of a MatMulNBits; None where it has no such grid, or more bits."""
     if weight.bits not in (2, 4, 8) or weight.minima is not None:
@@ -69,21 +59,6 @@ def _nbits_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dic
     except UnsupportedError:
         return None
     return inputs | {"scales": np.asarray(inputs["scales"], np.float32)}, attributes
-
-
-def _block_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
-    """Return constants and attributes of BlockLinear and BlockGather; codes are stored without a sign."""
-    middle, codes = 2 ** (weight.bits - 1), weight.codes
-    points = np.zeros(weight.scales.shape, np.int16) if weight.zero_points is None else weight.zero_points
-    if codes.dtype == np.int8:
-        codes, points = codes.view(np.uint8) + np.uint8(middle), points.astype(np.int16) + middle
-    points = points.astype(np.uint8)
-    arrays: dict[str, NDArray[Any] | None] = {
-        "codes": join_stream(codes, weight.bits, 1), "scales": block_scales(weight),
-        "zero_points": None if (points == middle).all() else points, "minima": block_minima(weight),
-    }  # fmt: skip
-    numbers = {"K": weight.shape[1], "bits": weight.bits, "block": weight.block_size}
-    return {name: array for name, array in arrays.items() if array is not None}, numbers
 
 
 class _Decoder:
@@ -131,7 +106,7 @@ class _Decoder:
 
     def _embed(self) -> str:
         table = self._weights.linear("embedding")
-        self._embedding = self._encode("head" if self._config.tied else "embedding", table)
+        self._embedding = self._encode("head" if self._config.tied else "embedding", 0, table)
         self._gather("tokens", "embedding", self._embedding)
         if self._config.learned_positions:
             return self._node("Add", ["embedding", self._places()], "embedding.placed")
@@ -192,7 +167,7 @@ class _Decoder:
             return
         plain, order = sort_by_group(weight)
         x = x if order is None else self._reorder(x, order, y)
-        x_block = 0 if self._in_floats else _activation_block(plain)
+        x_block = 0 if self._in_floats else activation_block(plain.block_size, plain.shape[1])
         nbits = _nbits_constants(plain) if x_block in (0, plain.block_size) else None
         if nbits is None:
             self._own_node("BlockLinear", x, y, plain, x_block=x_block)
@@ -206,7 +181,7 @@ class _Decoder:
 
     def _own_node(self, op_type: str, x: str, y: str, weight: BlockWeights, **numbers: int) -> None:
         """Write a BlockLinear or BlockGather."""
-        arrays, attributes = _block_constants(weight)
+        arrays, attributes = block_inputs(weight)
         names = [
             self._composer.constant(f"{y}.{name}", arrays[name]) if name in arrays else ""
             for name in ("codes", "scales", "zero_points", "minima")
@@ -284,7 +259,7 @@ class _Decoder:
         config, cap = self._config, self._config.logit_cap
         is_divided = config.logit_divisor != 1.0
         y = "head" if cap or is_divided else "logits"
-        weight = self._embedding if config.tied else self._encode("head", self._weights.linear("head"))
+        weight = self._embedding if config.tied else self._encode("head", 0, self._weights.linear("head"))
         self._linear(normed, y, weight)
         if is_divided:
             y = self._number("Div", y, config.logit_divisor, "head.divided" if cap else "logits")
@@ -295,7 +270,7 @@ class _Decoder:
     def _product(self, role: str, layer: int, x: str) -> str:
         y, has_bias = f"{layer}.{role}", self._weights.has_bias(role, layer)
         product = f"{y}.product" if has_bias else y
-        self._linear(x, product, self._encode(role, self._weights.linear(role, layer)))
+        self._linear(x, product, self._encode(role, layer, self._weights.linear(role, layer)))
         if has_bias:
             bias = self._composer.constant(f"{y}.bias", self._weights.vector(role, layer, "bias"))
             self._node("Add", [product, bias], y)

@@ -14,7 +14,7 @@ from intact.numerics import BlockWeights
 from intact.ptq.blocks import BlockFormat, round_to_nearest
 
 KEEP, FLOAT = "keep", "float32"
-_ROUNDED = {"int2": "int2", "int4": "int4", "uint4": "uint4", "int8": "int8"}
+_ROUNDED = tuple(f"{sign}{bits}" for sign in ("int", "uint") for bits in range(2, 9))
 
 
 def weight_encoder(weights: str = KEEP, block: int = 32, bits_of: Mapping[str, str] | None = None) -> Encode:
@@ -22,22 +22,24 @@ def weight_encoder(weights: str = KEEP, block: int = 32, bits_of: Mapping[str, s
 
     Args:
         weights: "keep": the codes of the file; formats whose values are no integers become int8; "float32";
-            or "int4", "uint4", "int8", "int2": rounded to nearest with fitted scales.
+            or "int4", "uint4", ..., of 2 to 8 bits: rounded to nearest with fitted scales.
         block: Elements that share a scale.
-        bits_of: Other choices for some roles, such as ``{"head": "int8"}``. An embedding that is the head has
-            the head's.
+        bits_of: Other choices for some roles, such as ``{"head": "int8"}``, or for one layer, ``{"3.q":
+            "int6"}``. An embedding that is the head has the head's.
     Raises:
         QuantValueError: There is no such choice.
     """
     choices = {"": weights, **(bits_of or {})}
     for choice in choices.values():
         if choice not in (KEEP, FLOAT, *_ROUNDED):
-            want = f"keep, float32, {', '.join(_ROUNDED)}"
+            want = "keep, float32, or intN or uintN with N = 2..8"
             raise QuantValueError("weights", f"{choice!r:.40}", want, "choose one")
-    grids = {choice: BlockFormat(_ROUNDED.get(choice, "int8"), block) for choice in choices.values()}
+    grids = {
+        choice: BlockFormat(choice if choice in _ROUNDED else "int8", block) for choice in choices.values()
+    }
 
-    def encode(role: str, weight: Linear) -> Linear:
-        choice = choices.get(role, weights)
+    def encode(role: str, layer: int, weight: Linear) -> Linear:
+        choice = choices.get(f"{layer}.{role}", choices.get(role, weights))
         if choice == KEEP:
             if not isinstance(weight, BlockWeights):
                 return weight

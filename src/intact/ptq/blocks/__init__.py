@@ -4,7 +4,7 @@ result = quantize_weights("model.onnx", data, weights="int4", block=32)
 result.save("model.int4.onnx")
 """
 
-from intact.ptq.blocks.block_format import BlockFormat
+from intact.ptq.blocks.block_format import BlockFormat, activation_block
 from intact.ptq.blocks.block_settings import (
     ACTIVATIONS,
     METHODS,
@@ -18,11 +18,19 @@ from intact.ptq.blocks.convert_to_onnx import ConvertedModel, convert_to_onnx
 from intact.ptq.blocks.fit_scales import round_to_nearest
 from intact.ptq.blocks.gptq import damp, round_with_hessian
 from intact.ptq.blocks.group_store import GroupStore
-from intact.ptq.blocks.mixed_bits import FormatErrors, candidate_formats, choose_formats, measure_formats
+from intact.ptq.blocks.linear_layers import find_linear_layers, group_by_input
+from intact.ptq.blocks.mixed_bits import (
+    FormatErrors,
+    candidate_formats,
+    choose_formats,
+    measure_formats,
+    stored_bits,
+)
 from intact.ptq.blocks.quantize_weights import (
     BlockQuantizedModel,
     LayerCodes,
     quantize_weights,
+    read_groups,
     summarize,
 )
 from intact.ptq.blocks.refine_codes import refine
@@ -30,9 +38,11 @@ from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
 from intact.ptq.blocks.write_layers import QDQ_OPSET, insert_dequantize, insert_nbits
 
 __all__ = [
-    "ACTIVATIONS", "METHODS", "OPERATORS", "QDQ_OPSET", "RECIPES", "BlockFormat", "BlockQuantizedModel",
-    "BlockSettings", "ConvertedModel", "FormatErrors", "GroupStore", "InputMoments", "LayerCodes",
-    "candidate_formats", "choose_formats", "convert_to_onnx", "damp", "measure_formats",
-    "insert_dequantize", "insert_nbits", "quantize_weights", "refine", "round_group", "round_to_nearest",
-    "round_with_hessian", "search_channel_scales", "settings_of", "summarize", "wants_blocks",
+    "ACTIVATIONS", "BlockFormat", "BlockQuantizedModel", "BlockSettings", "ConvertedModel",
+    "FormatErrors", "GroupStore", "InputMoments", "LayerCodes", "METHODS", "OPERATORS", "QDQ_OPSET",
+    "RECIPES", "activation_block", "candidate_formats", "choose_formats", "convert_to_onnx", "damp",
+    "find_linear_layers", "group_by_input", "insert_dequantize", "insert_nbits", "measure_formats",
+    "quantize_weights", "read_groups", "refine", "round_group", "round_to_nearest",
+    "round_with_hessian", "search_channel_scales", "settings_of", "stored_bits", "summarize",
+    "wants_blocks",
 ]  # fmt: skip

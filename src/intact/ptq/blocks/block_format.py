@@ -14,6 +14,22 @@ from intact.numerics import BlockWeights, code_values, integer_format
 from intact.spec import check_block_size
 
 Reals = NDArray[np.float32]
+_LEAST_BLOCK, _LARGEST_BLOCK = 32, 256
+"""Of activations. Smaller ones save little error, and larger ones cost a lot (decision 0058)."""
+
+
+def activation_block(block: int, size: int) -> int:
+    """Return how many activations share a range: as many as weights do, from 32 to 256.
+
+    Args:
+        block: Elements along K that share a scale of the weights.
+        size: K.
+    """
+    if block < _LEAST_BLOCK and _LEAST_BLOCK % block == 0:
+        return _LEAST_BLOCK
+    if block > _LARGEST_BLOCK and (block >= size or block % (_LARGEST_BLOCK // 2) == 0):
+        return _LARGEST_BLOCK // 2
+    return block
 
 
 @dataclass(frozen=True)

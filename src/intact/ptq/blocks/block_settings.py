@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from intact.errors import QuantValueError
@@ -22,8 +22,8 @@ NEED_DATA = tuple(name for name, recipe in RECIPES.items() if recipe.needs_momen
 ACTIVATIONS = ("float", "dynamic-int8")
 """Of the products: floats, or int8 in blocks of the weights' size, with ranges that the values give."""
 
-OPERATORS = ("DequantizeLinear", "MatMulNBits")
-"""Operators that hold the codes in the file."""
+OPERATORS = ("DequantizeLinear", "MatMulNBits", "BlockLinear")
+"""Operators that hold the codes in the file. BlockLinear is INTact's own, with codes of 2 to 8 bits."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class BlockSettings:
         state: A folder that keeps codes as they are chosen; the same call goes on from it. None: none
             is kept.
         strength: Of method "smoothquant", from 0 to 1: how much of the inputs' ranges goes into weights.
+        formats: Formats of single layers by the names of their nodes, in place of `weights`; of layers that
+            read one tensor the first one's counts.
         operator: One of `OPERATORS`; None: what says the activations: DequantizeLinear for floats,
             MatMulNBits for int8.
         include, exclude: Patterns over names of nodes and operator types.
@@ -56,6 +58,7 @@ class BlockSettings:
     bits_budget: float | None = None
     state: str | os.PathLike[str] | None = None
     strength: float = STRENGTH
+    formats: Mapping[str, str] = field(default_factory=dict)
     operator: str | None = None
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -64,7 +67,8 @@ class BlockSettings:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        _ = self.grid  # checks it
+        for name in (self.weights, *self.formats.values()):
+            BlockFormat(name, self.block)  # checks it
         _one_of("activations", self.activations, ACTIVATIONS)
         _one_of("method", self.method, METHODS)
         if not isinstance(self.strength, int | float) or not 0 <= self.strength <= 1:
@@ -91,7 +95,7 @@ class BlockSettings:
                     "2, 4 or 8 bits in blocks of 16, 32, 64, 128 or 256",
                     "choose another format, or operator='DequantizeLinear' for float activations",
                 )  # fmt: skip
-        elif self.activations != "float":
+        elif self.file_operator == "DequantizeLinear" and self.activations != "float":
             raise QuantValueError(
                 "operator", f"{self.operator} with activations {self.activations}", "MatMulNBits",
                 "leave it out: a DequantizeLinear says floats",
@@ -112,12 +116,16 @@ class BlockSettings:
     @property
     def file_bits(self) -> tuple[int, ...]:
         """Bits of codes that the operator of the file stores as they are."""
-        return (2, 4, 8) if self.file_operator == "MatMulNBits" else (4, 8)
+        return {"MatMulNBits": (2, 4, 8), "BlockLinear": (2, 3, 4, 5, 6, 8)}.get(self.file_operator, (4, 8))
 
     @property
     def grid(self) -> BlockFormat:
         """The grid of the weights."""
         return BlockFormat(self.weights, self.block)
+
+    def grid_of(self, layer: str) -> BlockFormat:
+        """Return the grid of a layer by the name of its node."""
+        return BlockFormat(self.formats.get(layer, self.weights), self.block)
 
     @property
     def file_operator(self) -> str:

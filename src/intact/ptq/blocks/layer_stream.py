@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.graph import Constants, Model, Node, Session, Value, part, subgraphs
+from intact.graph import (
+    Constants,
+    Model,
+    Node,
+    Session,
+    Value,
+    is_block_operator,
+    part,
+    strip_dynamic,
+    subgraphs,
+)
 from intact.ptq.data.model_inputs import Feeds
 
 Rows = NDArray[np.float32]
@@ -72,7 +82,10 @@ class LayerStream:
     def _run(self, needed: dict[str, Value], missing: dict[str, Value], stored: set[str]) -> None:
         feeds = _leaves(missing.values(), stored)
         names = [value.name or "" for value in feeds]
-        session = Session(part(self._model, feeds, list(missing.values())), folded=True)
+        section = part(self._model, feeds, list(missing.values()))
+        if any(is_block_operator(node) for node in section.graph):  # ONNX Runtime has no such operators
+            strip_dynamic(section)
+        session = Session(section, folded=True)
         for tensors in self._live:
             results = session.run({name: tensors[name] for name in names})
             for name in tensors.keys() - needed.keys():

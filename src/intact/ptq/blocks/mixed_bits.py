@@ -12,6 +12,7 @@ from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
 from intact.ptq.mixed.precision_search import Cost, UnitGroup, greedy_steps
 
 _SCALE_BITS = 16
+_SAMPLE = 2**17  # weights of a layer that are rounded to each format: an eighth of the time for large layers
 _Key = TypeVar("_Key")
 
 
@@ -37,10 +38,13 @@ def stored_bits(grid: BlockFormat) -> float:
 def measure_formats(
     weight: Reals, moments: InputMoments | None, grids: Sequence[BlockFormat]
 ) -> FormatErrors:
-    """Measure what the nearest codes of each format cost weights [N, K] on the inputs of `moments`."""
-    errors = []
+    """Measure what the nearest codes of each format cost weights [N, K] on the inputs of `moments`.
+
+    Some rows stand for all: those of a layer are alike.
+    """
+    errors, sample = [], weight[:: max(1, weight.size // _SAMPLE)]
     for grid in grids:
-        error, square = round_group(weight, moments, grid, RECIPES["rtn"]).errors.sum(0)
+        error, square = round_group(sample, moments, grid, RECIPES["rtn"]).errors.sum(0)
         errors.append(float(error / max(square, 1e-300)))
     return FormatErrors(weight.size, tuple(errors))
 
@@ -52,34 +56,38 @@ def candidate_formats(grid: BlockFormat, bits: Sequence[int]) -> tuple[BlockForm
 
 
 def choose_formats(
-    groups: Mapping[_Key, FormatErrors], grids: Sequence[BlockFormat], budget: float
-) -> dict[_Key, BlockFormat]:
-    """Choose a format for each group: from the fewest bits on, always the step that saves the most error for
-    its size.
+    groups: Mapping[_Key, FormatErrors], grids: Sequence[BlockFormat], budget: float,
+    costs: Sequence[float] | None = None, what: str = "bits_budget",
+) -> dict[_Key, BlockFormat]:  # fmt: skip
+    """Choose a format for each group: from the cheapest on, always the step that saves the most error for
+    its cost.
 
     Args:
         groups: Measured errors.
-        grids: The formats, the fewest bits first.
-        budget: The most bits for each weight, scales included, on average.
+        grids: The formats, the cheapest first.
+        budget: The most cost for each weight, on average.
+        costs: Of a weight in each format; None: bits, scales included.
+        what: What the budget is called in errors.
     Raises:
-        QuantValueError: The fewest bits are more than that.
+        QuantValueError: The cheapest format costs more than that.
     """
-    total, least = sum(group.weights for group in groups.values()), stored_bits(grids[0])
+    costs = [stored_bits(grid) for grid in grids] if costs is None else costs
+    total, least = sum(group.weights for group in groups.values()), costs[0]
     if budget < least:
         raise QuantValueError(
-            "bits_budget", f"{budget:g} bits for each weight", f"at least {least:g}, of {grids[0].name} in "
+            what, f"{budget:g} for each weight", f"at least {least:g}, of {grids[0].name} in "
             f"blocks of {grids[0].block_size}", "give more, larger blocks, or fewer bits",
         )  # fmt: skip
     names = {grid.name: grid for grid in grids}
     units = []
     for key, group in groups.items():
-        share = group.weights / total
-        costs = {
-            grid.name: Cost(error, (stored_bits(grid) - least) * share)
-            for grid, error in zip(grids[1:], group.errors[1:], strict=True)
+        share = group.weights / total / least
+        forms = {
+            grid.name: Cost(error, (cost - least) * share)
+            for grid, error, cost in zip(grids[1:], group.errors[1:], costs[1:], strict=True)
         }
-        units.append((key, UnitGroup((), group.errors[0], costs)))
+        units.append((key, UnitGroup((), group.errors[0], forms)))
     chosen = {id(unit): grids[0] for _, unit in units}
-    for step in greedy_steps([unit for _, unit in units], budget - least):
+    for step in greedy_steps([unit for _, unit in units], budget / least - 1):
         chosen[id(step.group)] = names[step.form]
     return {key: chosen[id(unit)] for key, unit in units}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from intact.formats import take_rows
 from intact.graph import Model, pipelines
 from intact.progress import Progress
 from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_channel_scales
-from intact.ptq.blocks.block_format import BlockFormat
+from intact.ptq.blocks.block_format import BlockFormat, activation_block
 from intact.ptq.blocks.block_settings import BlockSettings, settings_of
 from intact.ptq.blocks.group_store import GroupStore
 from intact.ptq.blocks.layer_stream import LayerStream, join_rows
@@ -31,6 +31,7 @@ from intact.ptq.blocks.mixed_bits import (
 from intact.ptq.blocks.round_group import RECIPES, InputMoments
 from intact.ptq.blocks.write_layers import (
     QDQ_OPSET,
+    write_block_linear,
     write_dequantize,
     write_nbits,
 )
@@ -183,19 +184,33 @@ def _choose_grids(
     """Return the format of each group, by its tensor and K; under a budget by errors of the nearest codes."""
     keys = [(group.source, group.layers[0].shape[1]) for group in groups]
     if settings.bits_budget is None:
-        return dict.fromkeys(keys, settings.grid)
+        return {key: settings.grid_of(group.layers[0].name) for key, group in zip(keys, groups, strict=True)}
     grids = candidate_formats(settings.grid, settings.file_bits)
-    streams: tuple[LayerStream, ...] = ()
-    if data is not None:
-        streams = (LayerStream(model.clone(), _batches(model, data, settings)),)
-    costs = {}
-    for key, group in zip(keys, groups, strict=True):
+    batches = None if data is None else _batches(model, data, settings)
+    errors = {
+        key: measure_formats(weight, moments, grids)
+        for key, (weight, moments) in zip(keys, read_groups(model, groups, batches), strict=True)
+    }
+    return choose_formats(errors, grids, settings.bits_budget)
+
+
+def read_groups(
+    model: Model, groups: Sequence[LayerGroup], batches: Sequence[Feeds] | None
+) -> Iterator[tuple[NDArray[np.float32], InputMoments | None]]:
+    """Yield the weights of each group, float32 [N, K], and the moments of what they multiply in floats.
+
+    Args:
+        model: Float; it stays as it is.
+        groups: Of its layers, in the order of the graph.
+        batches: Of its inputs; None: no moments.
+    """
+    streams = () if batches is None else (LayerStream(model.clone(), batches),)
+    for group in groups:
         weight, moments = _group_weight(group), None
         if streams:
             streams[0].advance(group.layers[0].name)
             moments = _moments(group, weight.shape[1], streams)
-        costs[key] = measure_formats(weight, moments, grids)
-    return choose_formats(costs, grids, settings.bits_budget)
+        yield weight, moments
 
 
 def _batches(model: Model, data: Any, settings: BlockSettings) -> list[Feeds]:
@@ -231,6 +246,9 @@ def _quantize_group(
         weights, (error, square) = take_rows(rounded.weights, rows), rounded.errors[rows].sum(0)
         if settings.file_operator == "DequantizeLinear":
             write_dequantize(model, layer, weights)
+        elif settings.file_operator == "BlockLinear":
+            x_block = activation_block(grid.block_size, size) if settings.accuracy_level else 0
+            write_block_linear(model, layer, weights, x_block)
         else:
             write_nbits(model, layer, weights, settings.accuracy_level)
         result.layers.append(

@@ -1,13 +1,14 @@
-"""Writes block weights into a model: behind a DequantizeLinear, or as a MatMulNBits."""
+"""Writes block weights into a model: behind a DequantizeLinear, as a MatMulNBits, or as a BlockLinear."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from intact.formats import dequantize_inputs, nbits_inputs
+from intact.formats import block_inputs, dequantize_inputs, nbits_inputs
 from intact.graph import Inserter, Model, Namer, Value, input_of, is_op, ops, take_place
 from intact.numerics import BlockWeights
 from intact.ptq.blocks.linear_layers import LinearLayer
@@ -82,6 +83,53 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
     Raises:
         UnsupportedError: MatMulNBits has no such grid.
     """
+
+    def insert_product(insert: Inserter, x: Value, scaled: BlockWeights, bias: NDArray | None) -> Value:
+        return insert_nbits(
+            insert, x, scaled, bias, layer.weight.name or layer.name, accuracy_level,
+            name=layer.name, like=layer.node.outputs[0],
+        )  # fmt: skip
+
+    _replace_product(model, layer, weights, insert_product)
+
+
+def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, x_block: int) -> None:
+    """Put a BlockLinear, INTact's own operator, in the place of a layer, in place; outputs keep their names.
+
+    Before: ``Gemm(x, w, c)``.  After: ``BlockLinear(x, codes, scales, , , c)``.
+
+    Args:
+        model: Any opset.
+        layer: Of its main graph.
+        weights: Shape [N, K], 2 to 8 bits.
+        x_block: Elements of x that share a range as int8; 0: the product of floats.
+    """
+
+    def insert_product(insert: Inserter, x: Value, scaled: BlockWeights, bias: NDArray | None) -> Value:
+        arrays, numbers = block_inputs(scaled)
+        stem, names = layer.weight.name or layer.name, ("codes", "scales", "zero_points", "minima")
+        read: list[Value | None] = [x]
+        read += [
+            insert.constant(f"{stem}.{name}", arrays[name]) if name in arrays else None for name in names
+        ]
+        read.append(None if bias is None else insert.constant(f"{stem}.bias", bias))
+        while read[-1] is None:
+            read.pop()
+        domain = ops.BlockLinear.domain
+        insert.graph.opset_imports.setdefault(domain, 1)
+        return insert.node(
+            "BlockLinear", read, layer.name, domain=domain, dtype=x.dtype,
+            shape=layer.node.outputs[0].shape, x_block=x_block, **numbers,
+        )  # fmt: skip
+
+    _replace_product(model, layer, weights, insert_product)
+
+
+def _replace_product(
+    model: Model, layer: LinearLayer, weights: BlockWeights,
+    insert_product: Callable[[Inserter, Value, BlockWeights, NDArray | None], Value],
+) -> None:  # fmt: skip
+    """Replace a layer by what `insert_product` makes of its input, the scaled weights and a stored bias."""
     node = layer.node
     alpha = beta = 1.0
     if is_op(node, "Gemm"):
@@ -93,10 +141,7 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
     bias, output, x = input_of(node, 2), node.outputs[0], node.inputs[0]
     stored = _stored_bias(bias, beta, layer)
     assert x is not None
-    value = insert_nbits(
-        insert, x, replace(weights, scales=scales), stored, layer.weight.name or layer.name, accuracy_level,
-        name=layer.name, like=output,
-    )  # fmt: skip
+    value = insert_product(insert, x, replace(weights, scales=scales), stored)
     if bias is not None and stored is None:
         value = insert.node("Add", [value, bias], layer.name, dtype=output.dtype, shape=output.shape)
     old = node.inputs[1]
