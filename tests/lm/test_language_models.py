@@ -141,11 +141,9 @@ def _resident_bytes() -> int:
     return int(pages) * mmap.PAGESIZE
 
 
-def test_lookup_generates_the_tokens_of_greedy_choice(model):
-    prompts = ["abcabcabcab", "hello world hello", "z", list(map(int, TOKENS))]
-    for prompt in prompts:
+def test_chunks_of_a_prompt_change_no_token(model):
+    for prompt in ("abcabcabcab", "hello world hello", "z", list(map(int, TOKENS))):
         plain = list(model.generate_tokens(prompt, max_tokens=40))
-        assert list(model.generate_tokens(prompt, max_tokens=40, lookup=True)) == plain
         assert list(model.generate_tokens(prompt, max_tokens=40, chunk=3)) == plain
 
 
@@ -215,8 +213,6 @@ def test_what_cannot_run_is_refused(model, folder):
         model.generate("abc", max_tokens=10_000)
     with pytest.raises(QuantValueError, match="none"):
         model.new_cache().append([])
-    with pytest.raises(QuantValueError, match="lookup"):
-        model.generate("abc", max_tokens=9, lookup=True, sampling=lm.Sampling(1.0))
     with pytest.raises(QuantValueError, match="chat template"):
         model.chat([{"role": "user", "content": "hi"}])
     with pytest.raises(IntactError):
@@ -336,8 +332,6 @@ def test_answers_follow_a_grammar(model):
     for wrong in ({"grammar": "start: ("}, {"json_schema": {"type": "banana"}}, {"json_schema": "[]"}, {}):
         with pytest.raises(QuantValueError):
             model.grammar(**wrong)
-    with pytest.raises(QuantValueError, match="lookup"):
-        model.generate("abc", max_tokens=9, lookup=True, grammar=grammar)
 
 
 def test_pieces_of_a_text_are_the_text():

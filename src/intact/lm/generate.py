@@ -36,6 +36,7 @@ class TokenChoice:
         grammar: What the text follows; None: nothing. It advances with the text.
 
     Attributes:
+        history: The prompt and the tokens so far.
         count: Tokens so far.
         end: Why it ended: "stop" for an end token or a complete grammar, "length" for the count; "" before.
     """
@@ -44,18 +45,30 @@ class TokenChoice:
         self, prompt: Sequence[int], sampler: Sampler, count: int, ends: frozenset[int],
         grammar: TokenGrammar | None = None,
     ) -> None:  # fmt: skip
-        self._history, self._sampler, self._most = list(prompt), sampler, count
+        self.history, self._sampler, self._most = list(prompt), sampler, count
         self._ends, self._grammar = ends, grammar
         self.count, self.end = 0, ""
+
+    @property
+    def left(self) -> int:
+        """Tokens that may follow."""
+        return self._most - self.count
+
+    def copy(self) -> TokenChoice:
+        """Return a choice that goes on with the same draws, on its own."""
+        grammar = None if self._grammar is None else self._grammar.copy()
+        twin = TokenChoice(self.history, self._sampler.copy(), self._most, self._ends, grammar)
+        twin.count, twin.end = self.count, self.end
+        return twin
 
     def choose(self, logits: np.ndarray) -> int:
         """Return the token behind the last one; `logits` float32 [vocabulary]."""
         grammar = self._grammar
         allowed = grammar.token_mask() if grammar is not None else None
-        token = self._sampler.choose(logits, self._history, allowed)
+        token = self._sampler.choose(logits, self.history, allowed)
         if grammar is not None:
             grammar.push(token)
-        self._history.append(token)
+        self.history.append(token)
         self.count += 1
         if token in self._ends or (grammar is not None and grammar.is_complete):
             self.end = "stop"
@@ -82,48 +95,3 @@ def generate_tokens(
         if choice.end:
             return
         logits = cache.append([token])[0]
-
-
-def generate_by_lookup(
-    cache: SequenceCache, prompt: Sequence[int], count: int, ends: frozenset[int], width: int = 8
-) -> Iterator[int]:
-    """Generate the same tokens as greedy generation does, several in a step where the text repeats itself.
-
-    The tokens that followed the last occurrence of the last two tokens are tried together: of those that
-    greedy choice confirms none is computed again.
-
-    Args:
-        cache, prompt: As for `generate_tokens`.
-        count, ends: As for `TokenChoice`.
-        width: Tokens that are tried, at most.
-
-    Source: "Prompt Lookup Decoding"; exact because chunks change no bit.
-    """
-    history = list(prompt)
-    token = int(prefill(cache, history).argmax())
-    produced = 0
-    while True:
-        draft = _continuation([*history, token], width)[: max(0, count - produced - 1)]
-        begin = cache.lengths[0]
-        rows = cache.append([token, *draft], range(len(draft) + 1))
-        choices = [int(row.argmax()) for row in rows]
-        agreed = 0
-        while agreed < len(draft) and draft[agreed] == choices[agreed]:
-            agreed += 1
-        cache.truncate(begin + 1 + agreed)
-        for one_more in (token, *draft[:agreed]):
-            yield one_more
-            produced += 1
-            history.append(one_more)
-            if one_more in ends or produced >= count:
-                return
-        token = choices[agreed]
-
-
-def _continuation(history: Sequence[int], width: int) -> list[int]:
-    """Return the tokens behind the last earlier occurrence of the last two tokens."""
-    if len(history) < 3:
-        return []
-    tokens = np.asarray(history)
-    starts = np.flatnonzero((tokens[:-2] == tokens[-2]) & (tokens[1:-1] == tokens[-1]))
-    return [] if not starts.size else [int(t) for t in tokens[starts[-1] + 2 : starts[-1] + 2 + width]]

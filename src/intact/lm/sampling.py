@@ -65,6 +65,12 @@ class Sampler:
         self._sampling = sampling
         self._random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([sampling.seed, stream])))
 
+    def copy(self) -> Sampler:
+        """Return a sampler that draws what this one is going to."""
+        twin = Sampler(self._sampling)
+        twin._random.bit_generator.state = self._random.bit_generator.state
+        return twin
+
     def choose(
         self, logits: NDArray[np.float32], history: Sequence[int], allowed: NDArray[np.bool_] | None = None
     ) -> int:

@@ -76,6 +76,10 @@ class Tokenizer:
                 ) from error  # fmt: skip
         return self._guidance
 
+    def words(self) -> dict[str, int]:
+        """Return the number of each token, by its text."""
+        return dict(self._tokenizer.get_vocab(with_added_tokens=True))
+
     def to_json(self) -> str:
         """Return the contents of its tokenizer.json."""
         return str(self._tokenizer.to_str())

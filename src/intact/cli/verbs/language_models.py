@@ -127,6 +127,9 @@ def run(
     top_k: TopK = 0,
     seed: Seed = 0,
     lookup: Annotated[bool, typer.Option(help="Try what followed the same words before.")] = False,
+    draft: Annotated[
+        Path | None, typer.Option(help="A smaller model of the same vocabulary, which proposes.", exists=True)
+    ] = None,
     threads: Threads = None,
     tokenizer: TokenizerFile = None,
 ) -> None:
@@ -136,11 +139,13 @@ def run(
 
     - `intact lm run model.gguf "The capital of France is"`
     - `intact lm run folder "Once upon a time" --temperature 0.8 --top-p 0.9 --seed 3`
+    - `intact lm run folder "Once upon a time" --draft smaller-folder`
     """
     loaded = lm.load(model, weights=weights, block=block, threads=threads, tokenizer=tokenizer)
     sampling = lm.Sampling(temperature, top_k, top_p, seed=seed)
     text = sys.stdin.read() if prompt == "-" else prompt
-    for piece in loaded.stream(text, max_tokens=max_tokens, sampling=sampling, lookup=lookup):
+    proposer = None if draft is None else lm.load(draft, threads=threads)
+    for piece in loaded.stream(text, max_tokens=max_tokens, sampling=sampling, lookup=lookup, draft=proposer):
         typer.echo(piece, nl=False)
     typer.echo()
 
