@@ -18,8 +18,9 @@ from intact.formats.safetensors_file import SafetensorsFile, StoredTensor, write
 from intact.formats.weight_files import GgufWeights, WeightFiles, floats_of, open_weights
 
 __all__ = [
-    "FORMATS", "GGML_TYPES", "INTERLEAVED", "Conversion", "GgmlType", "GgufField", "GgufFile", "GgufTensor",
-    "GgufWeights", "SafetensorsFile", "StoredTensor", "WeightDifference", "WeightFiles", "block_inputs",
-    "compare_weights", "convert", "dequantize_inputs", "floats_of", "holders", "integer_codes",
-    "nbits_inputs", "open_weights", "sort_by_group", "take_rows", "with_halves", "write_gguf", "write_safetensors",
+    "FORMATS", "GGML_TYPES", "INTERLEAVED", "Conversion", "GgmlType", "GgufField", "GgufFile",
+    "GgufTensor", "GgufWeights", "SafetensorsFile", "StoredTensor", "WeightDifference", "WeightFiles",
+    "block_inputs", "compare_weights", "convert", "dequantize_inputs", "floats_of", "holders",
+    "integer_codes", "nbits_inputs", "open_weights", "sort_by_group", "take_rows", "with_halves",
+    "write_gguf", "write_safetensors",
 ]  # fmt: skip

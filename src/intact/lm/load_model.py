@@ -13,6 +13,7 @@ from intact.engine import compile as compile_model
 from intact.engine import load
 from intact.errors import FileFormatError, QuantValueError
 from intact.lm.compare_models import cut_windows
+from intact.lm.decoders.module_weights import is_module, module_tokenizer
 from intact.lm.language_model import LanguageModel
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_file, tokenizer_of_gguf
 from intact.reading import read_bytes
@@ -26,10 +27,10 @@ LONGEST = 8192
 
 
 def load_model(
-    path: str | os.PathLike[str], *, weights: str = "keep", block: int = 32,
+    path: str | os.PathLike[str] | Any, *, weights: str = "keep", block: int = 32,
     bits_of: Mapping[str, str] | None = None, activations: str = DYNAMIC, positions: int | None = None,
     threads: int | None = None,
-    tokenizer: str | os.PathLike[str] | None = None, text: str | None = None, method: str = "auto",
+    tokenizer: str | os.PathLike[str] | Any = None, text: str | None = None, method: str = "auto",
     bits_budget: float | None = None, time_budget: float | None = None, progress: bool = False,
     backend: str = "cpu", cache: str = "float32",
 ) -> LanguageModel:  # fmt: skip
@@ -37,13 +38,15 @@ def load_model(
 
     Args:
         path: A GGUF file, a folder with config.json and safetensors files, one with genai_config.json and an
-            ONNX file, as onnxruntime-genai's builder writes it, or one that `save_model` wrote.
+            ONNX file, as onnxruntime-genai's builder writes it, or one that `save_model` wrote. Or a torch
+            module of transformers, a causal language model.
         weights, block, bits_of: As for `weight_encoder`; a saved model has its own.
         activations: What layers with codes multiply: "dynamic-int8", codes in blocks with ranges of their
             own; or "float", slower, where nothing but the weights is rounded.
         positions: The longest sequence; None: what the model was trained for, at most 8192.
         threads: Of a run; None: as many as the process may use.
-        tokenizer: A tokenizer.json in place of the model's own.
+        tokenizer: A tokenizer.json in place of the model's own; beside a module also a fast tokenizer of
+            transformers.
         text: Codes are chosen by what layers read on it: such as the model will see. None: the nearest ones.
         method: How, as for `intact.ptq.quantize_weights`: "awq", "gptq", "auto".
         bits_budget: The most bits for each weight on average, scales of 16 bits included. Layers get 2 to 8
@@ -59,23 +62,21 @@ def load_model(
         UnsupportedError: A family, format or tokenizer that is not read.
         QuantValueError: A setting is wrong.
     """
-    folder = Path(path)
-    if (folder / SETTINGS).is_file():
-        return _load_saved(folder, threads)
-    if (folder / EXPORTED).is_file():
-        budgets = (bits_budget, time_budget)
-        if weights != "keep" or text is not None or activations != DYNAMIC or budgets != (None, None):
-            raise QuantValueError(
-                "weights", "other numerics than those of the ONNX file", "keep, and no text",
-                "load the Hugging Face folder that it was exported from",
-            )  # fmt: skip
-        return _load_exported(folder, positions, tokenizer, threads, backend, cache)
-    # Graphs and quantizers take 20 MB, which a saved model needs not.
+    if not is_module(path):
+        folder = Path(path)
+        if (folder / SETTINGS).is_file():
+            return _load_saved(folder, threads)
+        if (folder / EXPORTED).is_file():
+            budgets = (bits_budget, time_budget)
+            if weights != "keep" or text is not None or activations != DYNAMIC or budgets != (None, None):
+                raise QuantValueError(
+                    "weights", "other numerics than those of the ONNX file", "keep, and no text",
+                    "load the Hugging Face folder that it was exported from",
+                )  # fmt: skip
+            return _load_exported(folder, positions, tokenizer, threads, backend, cache)
+    # What makes graphs takes 20 MB, which a saved model needs not.
     from intact.graph import narrow_caches
-    from intact.lm.decoders.calibrated_weights import WINDOW, WINDOWS, calibrated_model
-    from intact.lm.decoders.decoder_graph import decoder_model
     from intact.lm.decoders.decoder_weights import DecoderWeights
-    from intact.lm.decoders.weight_encoder import weight_encoder
 
     source = DecoderWeights(path)
     count = min(source.config.context, LONGEST) if positions is None else positions
@@ -87,27 +88,12 @@ def load_model(
         raise QuantValueError("activations", activations, f"{DYNAMIC} with text=", "leave one of them out")
     if not 1 <= count <= 2**24:
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
-    words = _tokenizer(folder, source.metadata, source.json, tokenizer)
-    choices, windows = dict(bits_of or {}), []
-    if text is not None:
-        if words is None:
-            raise QuantValueError("text", "no tokenizer for it", "one", "pass tokenizer=")
-        windows = cut_windows(words.encode(text), min(WINDOW, count), WINDOWS)
-    if bits_budget is not None or time_budget is not None:
-        from intact.lm.decoders.mixed_weights import WeightBudget, choose_bits
-
-        choices |= choose_bits(
-            source, count, windows, format=weights, block=block, head=choices.get("head"), progress=progress,
-            budget=WeightBudget(bits_budget, time_budget, threads),
-        )  # fmt: skip
-    if text is None:
-        encode = weight_encoder(weights, block, choices)
-        model = decoder_model(source, count, encode, in_floats=activations != DYNAMIC)
-    else:
-        model = calibrated_model(
-            source, count, windows, format=weights, block=block, method=method, bits_of=choices,
-            progress=progress,
-        )  # fmt: skip
+    words, template = _words_and_template(path, source.metadata, source.json, tokenizer)
+    model = _quantized_decoder(
+        source, count, words, weights=weights, block=block, bits_of=bits_of or {}, text=text, method=method,
+        budgets=(bits_budget, time_budget), threads=threads, in_floats=activations != DYNAMIC,
+        progress=progress,
+    )  # fmt: skip
     narrow_caches(model, cache)
     engine = compile_model(model, threads=threads, backend=backend)
     settings: dict[str, str | int] = {
@@ -120,7 +106,38 @@ def load_model(
         settings["activations"] = activations
     if text is not None:
         settings["method"] = method
-    return LanguageModel(engine, count, words, _template(folder, source.metadata), settings)
+    return LanguageModel(engine, count, words, template, settings)
+
+
+def _quantized_decoder(
+    source: Any, positions: int, words: Tokenizer | None, *, weights: str, block: int,
+    bits_of: Mapping[str, str], text: str | None, method: str, budgets: tuple[float | None, float | None],
+    threads: int | None, in_floats: bool, progress: bool,
+) -> Any:  # fmt: skip
+    """Return the graph of a decoder with the codes that `load_model` was asked for."""
+    from intact.lm.decoders.calibrated_weights import WINDOW, WINDOWS, calibrated_model
+    from intact.lm.decoders.decoder_graph import decoder_model
+    from intact.lm.decoders.weight_encoder import weight_encoder
+
+    choices, windows = dict(bits_of), []
+    if text is not None:
+        if words is None:
+            raise QuantValueError("text", "no tokenizer for it", "one", "pass tokenizer=")
+        windows = cut_windows(words.encode(text), min(WINDOW, positions), WINDOWS)
+    if budgets != (None, None):
+        from intact.lm.decoders.mixed_weights import WeightBudget, choose_bits
+
+        choices |= choose_bits(
+            source, positions, windows, format=weights, block=block, head=choices.get("head"),
+            budget=WeightBudget(*budgets, threads), progress=progress,
+        )  # fmt: skip
+    if text is None:
+        encode = weight_encoder(weights, block, choices)
+        return decoder_model(source, positions, encode, in_floats=in_floats)
+    return calibrated_model(
+        source, positions, windows, format=weights, block=block, method=method, bits_of=choices,
+        progress=progress,
+    )  # fmt: skip
 
 
 def _load_exported(
@@ -209,6 +226,18 @@ def _tokenizer(
     return tokenizer_of_file(
         path, {name: metadata.get(f"tokenizer.ggml.{name}") for name in ends} if metadata else config
     )
+
+
+def _words_and_template(
+    path: Any, metadata: Mapping[str, Any], config: Mapping[str, Any], tokenizer: Any
+) -> tuple[Tokenizer | None, str]:
+    """Return the tokenizer and the chat template of a file, a folder, or a module, by what was passed beside."""
+    if tokenizer is not None and not isinstance(tokenizer, str | os.PathLike):
+        return module_tokenizer(tokenizer, config)
+    if is_module(path):
+        return (None if tokenizer is None else tokenizer_of_file(Path(tokenizer), config)), ""
+    folder = Path(path)
+    return _tokenizer(folder, metadata, config, tokenizer), _template(folder, metadata)
 
 
 def _template(folder: Path, metadata: Mapping[str, Any]) -> str:

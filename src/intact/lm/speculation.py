@@ -89,12 +89,10 @@ def generate_with_draft(
         cache, prompt, choice, chunk: As for `generate_tokens`.
         draft: Proposes tokens.
     """
-    token = choice.choose(prefill(cache, prompt, chunk=chunk))
-    yield token
-    while not choice.end:
-        proposal = draft.propose(choice, choice.left - 1)
-        begin = cache.lengths[0]
-        rows = cache.append([token, *proposal], range(len(proposal) + 1))
+    proposal: list[int] = []
+    rows = prefill(cache, prompt, chunk=chunk)[None]
+    begin = cache.lengths[0]
+    while True:
         for at, row in enumerate(rows):
             token = choice.choose(row)
             yield token
@@ -102,4 +100,7 @@ def generate_with_draft(
                 return
             if at < len(proposal) and token != proposal[at]:
                 break
-        cache.truncate(begin + 1 + at)
+        cache.truncate(begin + at)
+        proposal = draft.propose(choice, choice.left - 1)
+        begin = cache.lengths[0] + 1
+        rows = cache.append([token, *proposal], range(len(proposal) + 1))

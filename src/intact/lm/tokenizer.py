@@ -149,11 +149,16 @@ def tokenizer_of_file(path: Path, config: Mapping[str, Any]) -> Tokenizer:
     Raises:
         As `Tokenizer`; FileAccessError: There is no such file.
     """
+    return tokenizer_of_text(read_bytes(path).decode("utf-8", "replace"), config)
+
+
+def tokenizer_of_text(text: str, config: Mapping[str, Any]) -> Tokenizer:
+    """Make a tokenizer of the contents of a tokenizer.json; arguments and errors as for `tokenizer_of_file`."""
     ends = config.get("eos_token_id")
     several = ends if isinstance(ends, list) else [ends]
     eos = [end for end in several if isinstance(end, int)]
     begin = config.get("bos_token_id")
-    tokenizer = Tokenizer(read_bytes(path).decode("utf-8", "replace"), None, eos)
+    tokenizer = Tokenizer(text, None, eos)
     prefix = tokenizer._tokenizer.encode("a").ids[:1]
     if isinstance(begin, int) and prefix == [begin]:
         tokenizer.bos = begin

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.formats import GgufFile, WeightFiles, floats_of, open_weights, take_rows
 from intact.lm.decoders.decoder_config import DecoderConfig, config_from_gguf, config_from_json, wrong_values
+from intact.lm.decoders.module_weights import ModuleWeights, is_module
 from intact.numerics import BlockWeights
 
 _HUGGING_FACE = {
@@ -61,10 +62,10 @@ class DecoderWeights:
     """Gives the weights of a decoder, one at a time.
 
     Args:
-        path: A GGUF file, or a folder of config.json and safetensors files.
+        source: A GGUF file, a folder of config.json and safetensors files, or a torch module of transformers.
 
     Attributes:
-        path: The same.
+        path: The file or folder; of a module what errors call it.
         config: What the model is.
         metadata: What a GGUF file says beside; empty for a folder.
         json: What config.json says; empty for a GGUF file.
@@ -73,13 +74,17 @@ class DecoderWeights:
         FileFormatError, UnsupportedError, FileAccessError: As `open_weights`, and for other families.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._files: WeightFiles = open_weights(path)
+    def __init__(self, source: str | os.PathLike[str] | Any) -> None:
+        if is_module(source):
+            files = ModuleWeights(source)
+            self._files: WeightFiles = files
+            self.path = Path(files.where)
+        else:
+            self._files, self.path = open_weights(source), Path(source)
         names = frozenset(self._files.names)
         self.metadata: dict[str, Any] = {}
         self.json = self._files.config
-        with wrong_values(str(path)):
+        with wrong_values(str(self.path)):
             self.config = self._read_config(names)
         self._names = self._names_of_roles(names)
         self._stored = names

@@ -121,7 +121,7 @@ def _role_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Costs:
-    """Formats, the cheapest first; what a weight costs in each, and the most on average; the budget's name."""
+    """Formats, the cheapest first; what a weight costs in each, and the most on average; the name of both."""
 
     grids: tuple[BlockFormat, ...]
     each: tuple[float, ...]
