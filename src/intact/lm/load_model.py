@@ -231,7 +231,7 @@ def _tokenizer(
 def _words_and_template(
     path: Any, metadata: Mapping[str, Any], config: Mapping[str, Any], tokenizer: Any
 ) -> tuple[Tokenizer | None, str]:
-    """Return the tokenizer and the chat template of a file, a folder, or a module, by what was passed beside."""
+    """Return the tokenizer and the chat template of a file, a folder or a module."""
     if tokenizer is not None and not isinstance(tokenizer, str | os.PathLike):
         return module_tokenizer(tokenizer, config)
     if is_module(path):

@@ -153,7 +153,7 @@ def tokenizer_of_file(path: Path, config: Mapping[str, Any]) -> Tokenizer:
 
 
 def tokenizer_of_text(text: str, config: Mapping[str, Any]) -> Tokenizer:
-    """Make a tokenizer of the contents of a tokenizer.json; arguments and errors as for `tokenizer_of_file`."""
+    """Make a tokenizer of the text of a tokenizer.json; `config` and errors as for `tokenizer_of_file`."""
     ends = config.get("eos_token_id")
     several = ends if isinstance(ends, list) else [ends]
     eos = [end for end in several if isinstance(end, int)]

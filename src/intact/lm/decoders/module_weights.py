@@ -52,14 +52,14 @@ class ModuleWeights:
         """Return a tensor as float32.
 
         Raises:
-            QuantValueError: There is no such tensor, or it has no values.
-            UnsupportedError: It is none of floats.
+            QuantValueError: There is no such tensor.
+            UnsupportedError: It is none of floats, or has no values.
         """
         tensor = self._tensors.get(name)
         if tensor is None:
             raise QuantValueError("tensor", f"'{name}'", f"a name of {self.where}", "see .names")
         if getattr(tensor, "is_meta", False):
-            raise QuantValueError(
+            raise UnsupportedError(
                 f"tensor '{name}'", "no values", "weights", "load the module's weights first"
             )
         is_float = getattr(tensor, "is_floating_point", None)
