@@ -154,7 +154,9 @@ WRONG = [
     {"stop": "a" * 257}, {"stop": [3]}, {"stop": {}}, {"stream": "yes"}, {"stream_options": 3},
     {"stream_options": {"unknown": 1}}, {"logprobs": 21}, {"response_format": "json"},
     {"response_format": {"type": "xml"}}, {"response_format": {"type": "json_schema"}}, {"echo": True},
-    {"best_of": 4}, {"logit_bias": {"1": 5}}, {"presence_penalty": 1}, {"suffix": "x"}, {"unknown": 1},
+    {"best_of": 4},
+    {"logit_bias": {"a": 5}}, {"logit_bias": {"1": 101}}, {"logit_bias": {"64": 1}}, {"logit_bias": []},
+    {"presence_penalty": 3}, {"frequency_penalty": "x"}, {"suffix": "x"}, {"unknown": 1},
     {"model": 3}, {"top_k": -1}, {"min_p": 1}, {"repetition_penalty": 0},
 ]  # fmt: skip
 
@@ -178,7 +180,9 @@ def test_wrong_fields_are_errors_of_the_protocol(http, change):
     "messages",
     [None, [], "hi", [3], [{}], [{"role": 3}], [{"role": "user", "content": 3}], [{"content": "hi"}],
      [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
-     [{"role": "tool", "content": "x", "tool_call_id": "1"}], [{"role": "user", "content": "a" * 500}],
+     [{"role": "tool", "content": "x", "tool_call_id": 1}], [{"role": "assistant", "tool_calls": [3]}],
+     [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}],
+     [{"role": "user", "content": "a" * 500}],
      [{"role": "user", "content": [3]}]],
 )  # fmt: skip
 def test_wrong_messages_are_errors_of_the_protocol(http, messages):

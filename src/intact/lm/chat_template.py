@@ -19,7 +19,7 @@ _SECONDS = 10.0  # templates of models take milliseconds
 _START = "import runpy, sys; sys.path[:] = {paths!r}; runpy.run_path({worker!r}, run_name='__main__')"
 
 
-def render_chat(template: str, messages: Sequence[Mapping[str, str]], **variables: Any) -> str:
+def render_chat(template: str, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
     """Return the prompt of a conversation, with the beginning of the answer.
 
     Args:

@@ -57,7 +57,13 @@ def _environment() -> Any:
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.globals.update(raise_exception=refuse)
+    environment.filters["tojson"] = _to_json
     return environment
+
+
+def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+    """Write JSON as transformers does; Jinja's own filter escapes what HTML reads."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
 def _limit_time() -> None:

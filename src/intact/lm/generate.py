@@ -65,7 +65,7 @@ class TokenChoice:
         """Return the token behind the last one; `logits` float32 [vocabulary]."""
         grammar = self._grammar
         allowed = grammar.token_mask() if grammar is not None else None
-        token = self._sampler.choose(logits, self.history, allowed)
+        token = self._sampler.choose(logits, self.history, allowed, len(self.history) - self.count)
         if grammar is not None:
             grammar.push(token)
         self.history.append(token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -242,13 +243,29 @@ class LanguageModel:
         """
         return self.generate(self.chat_prompt(messages), **options)  # type: ignore[arg-type]
 
-    def chat_prompt(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Return the text that a conversation is for the model."""
+    def chat_prompt(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> str:
+        """Return the text that a conversation is for the model.
+
+        Args:
+            messages: In order.
+            tools: Functions that it may call, as OpenAI's protocol has them.
+        Raises:
+            QuantValueError: The model has no chat template, or it refuses the messages, or knows no tools.
+        """
+        if tools and "tools" not in self.template:
+            raise QuantValueError(
+                "tools", "a chat template that does not read them", "one that does",
+                "describe them in a message, or take another model",
+            )  # fmt: skip
         if not self.template:
             raise QuantValueError(
                 "model", "no chat template", "one", "build the prompt yourself, and call generate"
             )
-        return render_chat(self.template, messages, bos_token="", eos_token="")
+        return render_chat(
+            self.template, messages, bos_token="", eos_token="", tools=list(tools) if tools else None
+        )
 
     def score(self, text: str | Sequence[int]) -> NDArray[np.float64]:
         """Return the logarithm of the probability of each token but the first, behind those before it."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ class Sampling:
         top_p: Only the fewest tokens whose probabilities add up to this share.
         min_p: Only tokens with this share of the largest probability.
         repetition_penalty: Positive logits of tokens that were there are divided by it, others multiplied.
+        presence_penalty, frequency_penalty: Are taken from the logits of tokens that were generated: once,
+            and for each time.
+        logit_bias: Is added to logits, by token.
         seed: Of what is drawn: the same seed gives the same tokens on every machine.
 
     Source: "The Curious Case of Neural Text Degeneration" (top_p); "CTRL" (repetition_penalty); "Min-p
@@ -34,6 +38,9 @@ class Sampling:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     seed: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checks = (
@@ -43,6 +50,13 @@ class Sampling:
             ("min_p", 0 <= self.min_p < 1, "0 or more, below 1"),
             ("repetition_penalty", 0 < self.repetition_penalty < float("inf"), "above 0"),
             ("seed", self.seed >= 0, "0 or more"),
+            ("presence_penalty", isfinite(self.presence_penalty), "a finite number"),
+            ("frequency_penalty", isfinite(self.frequency_penalty), "a finite number"),
+            (
+                "logit_bias",
+                all(token >= 0 and isfinite(bias) for token, bias in self.logit_bias.items()),
+                "finite numbers by token",
+            ),
         )
         for name, fits, want in checks:
             if not fits:
@@ -72,14 +86,16 @@ class Sampler:
         return twin
 
     def choose(
-        self, logits: NDArray[np.float32], history: Sequence[int], allowed: NDArray[np.bool_] | None = None
-    ) -> int:
+        self, logits: NDArray[np.float32], history: Sequence[int], allowed: NDArray[np.bool_] | None = None,
+        begin: int = 0,
+    ) -> int:  # fmt: skip
         """Return a token.
 
         Args:
             logits: float32 [vocabulary].
             history: Tokens so far, for the penalty.
             allowed: bool [vocabulary], tokens to choose from, at least one; None: all.
+            begin: Place in `history` of the first token that was generated.
         """
         how = self._sampling
         values = logits.astype(np.float64)
@@ -87,6 +103,13 @@ class Sampler:
             seen = np.unique(np.asarray(history))
             some = values[seen]
             values[seen] = np.where(some > 0, some / how.repetition_penalty, some * how.repetition_penalty)
+        if (how.presence_penalty or how.frequency_penalty) and len(history) > begin:
+            tokens, counts = np.unique(np.asarray(history[begin:]), return_counts=True)
+            values[tokens] -= how.presence_penalty + how.frequency_penalty * counts
+        for token, bias in how.logit_bias.items():
+            if token >= len(values):
+                raise QuantValueError("logit_bias", str(token), f"tokens below {len(values)}", "leave it out")
+            values[token] += bias
         if allowed is not None:
             values[~allowed] = -np.inf
         if how.temperature == 0:

@@ -12,6 +12,7 @@ from intact.lm.generate import TokenChoice
 from intact.lm.language_model import log_probabilities
 from intact.lm.sequence_jobs import EmbeddingJob, TextJob
 from intact.lm.serving.engine_thread import StoppedError
+from intact.lm.serving.tool_calls import ToolCall, ToolCallStream
 from intact.lm.tokenizer import Tokenizer
 
 
@@ -32,6 +33,7 @@ class AnswerPart:
         index: Number of the answer.
         text: What it goes on with.
         probabilities: Of the tokens since the last part, where they are wanted.
+        calls: Of tools, complete ones.
         end: Why it ended; "" before.
         error: What ended it otherwise.
         is_last: Nothing of this answer follows.
@@ -43,6 +45,7 @@ class AnswerPart:
     end: str = ""
     error: Exception | None = None
     is_last: bool = False
+    calls: tuple[ToolCall, ...] = ()
 
 
 Post = Callable[[AnswerPart], None]
@@ -56,27 +59,36 @@ class AnswerJob(TextJob):
         index: Number of the answer.
         logprobs: The most likely tokens that are named beside each; None: no probabilities.
         post: Takes the parts, on the thread of the engine.
+        calls: Finds calls of tools in the text; None: all is text.
     """
 
     def __init__(
         self, prompt: Sequence[int], choice: TokenChoice, tokenizer: Tokenizer, stop: Sequence[str], *,
-        index: int, logprobs: int | None, post: Post,
+        index: int, logprobs: int | None, post: Post, calls: ToolCallStream | None = None,
     ) -> None:  # fmt: skip
         super().__init__(prompt, choice, tokenizer, stop)
         self._tokenizer, self._index, self._logprobs, self._post = tokenizer, index, logprobs, post
+        self._calls = calls
 
     def emit(self, piece: str, token: int | None, logits: NDArray[np.float32]) -> None:
         """Post a part."""
         probabilities: tuple[TokenProbability, ...] = ()
         if self._logprobs is not None and token is not None:
             probabilities = (self._probability(token, logits, self._logprobs),)
-        if piece or probabilities:
-            self._post(AnswerPart(self._index, piece, probabilities))
+        calls: tuple[ToolCall, ...] = ()
+        if self._calls is not None:
+            piece, calls = self._calls.push(piece)
+        if piece or probabilities or calls:
+            self._post(AnswerPart(self._index, piece, probabilities, calls=calls))
 
     def on_close(self) -> None:
         """Post the end."""
         error = self.error if self.error is not None or self.end else StoppedError()
-        self._post(AnswerPart(self._index, end=self.end, error=error, is_last=True))
+        text, end, calls = "", self.end, tuple[ToolCall, ...]()
+        if self._calls is not None and error is None:
+            text, calls = self._calls.finish()
+            end = "tool_calls" if self._calls.count and end == "stop" else end
+        self._post(AnswerPart(self._index, text, end=end, error=error, is_last=True, calls=calls))
 
     def _probability(self, token: int, logits: NDArray[np.float32], count: int) -> TokenProbability:
         logarithms = log_probabilities(logits)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from intact.errors import QuantValueError
 from intact.lm.sampling import Sampling
 from intact.lm.serving.protocol_error import Fields, ProtocolError
 from intact.lm.serving.server_limits import ServerLimits
+from intact.lm.serving.tool_requests import parse_messages, parse_tools
 
 Prompt = str | list[int]
+_MOST_BIASES = 1024
 _HARMLESS = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
 
 
@@ -31,11 +33,12 @@ class TextRequest:
         is_streamed, wants_usage: How the answer is sent.
         logprobs: The most likely tokens that are named beside each; None: no probabilities at all.
         json_schema: What the answer follows; None: nothing.
+        tools: What the model may call.
     """
 
     model: str
     prompts: list[Prompt]
-    messages: list[dict[str, str]]
+    messages: list[dict[str, Any]]
     sampling: Sampling
     max_tokens: int | None
     answers: int
@@ -43,7 +46,8 @@ class TextRequest:
     is_streamed: bool
     wants_usage: bool
     logprobs: int | None
-    json_schema: dict[str, Any] | None = field(default=None)
+    json_schema: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -85,17 +89,21 @@ def parse_completion(record: Any, limits: ServerLimits) -> TextRequest:
 def parse_chat(record: Any, limits: ServerLimits) -> TextRequest:
     """Read a request to /v1/chat/completions."""
     fields = Fields(record)
-    messages = _messages(fields)
+    messages = parse_messages(fields)
+    tools, schema = parse_tools(fields, limits)
     most = fields.integer("max_tokens", None, 1, limits.max_tokens)
     most = fields.integer("max_completion_tokens", most, 1, limits.max_tokens)
     has_logprobs = fields.flag("logprobs")
     top = fields.integer("top_logprobs", 0, 0, 20)
     fields.refuse(
-        tools=([],), tool_choice=("none", "auto"), functions=([],), function_call=("none", "auto"),
-        modalities=(["text"],), audio=(), prediction=(), web_search_options=(),
+        functions=([],), function_call=("none", "auto"), modalities=(["text"],), audio=(), prediction=(),
+        web_search_options=(),
     )  # fmt: skip
     fields.skip("parallel_tool_calls", "reasoning_effort", "verbosity")
-    return _text_request(fields, [], messages, most, top if has_logprobs else None, limits)
+    request = _text_request(fields, [], messages, most, top if has_logprobs else None, limits)
+    if schema is not None and request.json_schema is not None:
+        raise fields.error("response_format", "cannot stand beside a tool_choice that wants a call")
+    return replace(request, tools=tools, json_schema=schema or request.json_schema)
 
 
 def parse_embedding(record: Any, limits: ServerLimits) -> EmbeddingRequest:
@@ -112,7 +120,7 @@ def parse_embedding(record: Any, limits: ServerLimits) -> EmbeddingRequest:
 
 
 def _text_request(
-    fields: Fields, prompts: list[Prompt], messages: list[dict[str, str]], max_tokens: int | None,
+    fields: Fields, prompts: list[Prompt], messages: list[dict[str, Any]], max_tokens: int | None,
     logprobs: int | None, limits: ServerLimits,
 ) -> TextRequest:  # fmt: skip
     """Read the fields that completions and chats share."""
@@ -128,7 +136,6 @@ def _text_request(
         model, prompts, messages, _sampling(fields), max_tokens, answers, _stops(fields, limits), is_streamed,
         wants_usage, logprobs, _json_schema(fields),
     )  # fmt: skip
-    fields.refuse(frequency_penalty=(0,), presence_penalty=(0,), logit_bias=({},))
     fields.skip(*_HARMLESS)
     fields.finish()
     return request
@@ -141,10 +148,22 @@ def _sampling(fields: Fields) -> Sampling:
             temperature=fields.number("temperature", 1.0, 0, 100), top_k=fields.integer("top_k", 0, 0, 2**31),
             top_p=fields.number("top_p", 1.0, 0, 1), min_p=fields.number("min_p", 0.0, 0, 1),
             repetition_penalty=fields.number("repetition_penalty", 1.0, 0, 100),
+            presence_penalty=fields.number("presence_penalty", 0.0, -2, 2),
+            frequency_penalty=fields.number("frequency_penalty", 0.0, -2, 2), logit_bias=_logit_bias(fields),
             seed=secrets.randbits(32) if seed is None else seed,
         )  # fmt: skip
     except QuantValueError as error:
         raise ProtocolError(400, str(error), param=error.where) from error
+
+
+def _logit_bias(fields: Fields) -> dict[int, float]:
+    value = fields.take("logit_bias", {})
+    if not isinstance(value, dict) or len(value) > _MOST_BIASES:
+        raise fields.error("logit_bias", f"must be an object of at most {_MOST_BIASES} tokens")
+    biases = Fields(value, "logit_bias.")
+    if not all(token.isascii() and token.isdecimal() and len(token) < 10 for token in value):
+        raise fields.error("logit_bias", "must have the numbers of tokens as names")
+    return {int(token): biases.number(token, 0.0, -100, 100) for token in value}
 
 
 def _stops(fields: Fields, limits: ServerLimits) -> tuple[str, ...]:
@@ -194,31 +213,3 @@ def _prompts(fields: Fields, name: str, most: int) -> list[Prompt]:
         if not prompt:
             raise fields.error(name, "must not be empty")
     return prompts
-
-
-def _messages(fields: Fields) -> list[dict[str, str]]:
-    value = fields.take("messages")
-    if not isinstance(value, list) or not value:
-        raise fields.error("messages", "must be a list of one message or more")
-    messages = []
-    for number, record in enumerate(value):
-        message = Fields(record, f"messages[{number}].")
-        role = message.text("role")
-        messages.append({"role": role, "content": _content(message)})
-        message.skip("name", "refusal", "annotations", "audio")
-        message.refuse(tool_calls=([],), function_call=(), tool_call_id=())
-        message.finish()
-    return messages
-
-
-def _content(message: Fields) -> str:
-    value = message.take("content", "")
-    if not isinstance(value, list):
-        return message.check_text("content", value)
-    texts = []
-    for part in value:
-        fields = Fields(part, "content.")
-        if fields.text("type") != "text":
-            raise fields.error("type", "must be 'text'", "unsupported_parameter")
-        texts.append(fields.text("text"))
-    return "".join(texts)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from intact._version import __version__
 from intact.lm.serving.answer_jobs import AnswerPart, TokenProbability
+from intact.lm.serving.tool_calls import ToolCall
 
 
 @dataclass
@@ -45,6 +46,9 @@ class AnswerFormat:
         }  # fmt: skip
         if self.is_chat:
             choice["delta"] = {"content": piece.text} if piece.text or not piece.is_last else {}
+            if piece.calls:
+                calls = [{"index": call.index} | _call_record(call) for call in piece.calls]
+                choice["delta"] = choice["delta"] | {"tool_calls": calls}
         else:
             choice["text"] = piece.text
         return self._head("chat.completion.chunk") | {"choices": [choice]}
@@ -73,6 +77,8 @@ class AnswerFormat:
         }  # fmt: skip
         if self.is_chat:
             choice["message"] = {"role": "assistant", "content": text, "refusal": None}
+            if calls := [_call_record(call) for part in parts for call in part.calls]:
+                choice["message"] |= {"content": text or None, "tool_calls": calls}
         else:
             choice["text"] = text
         return choice
@@ -111,6 +117,11 @@ def embedding_body(
 
 def _encode(vector: NDArray[np.float32], is_base64: bool) -> Any:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode() if is_base64 else vector.tolist()
+
+
+def _call_record(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _word(text: str, logprob: float) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from intact.lm.serving.requests import (
 )
 from intact.lm.serving.responses import AnswerFormat, embedding_body, usage_record
 from intact.lm.serving.server_limits import ServerLimits
+from intact.lm.serving.tool_calls import ToolCallStream
 
 _DRAINED = 16  # bodies of so many times the limit are read to their end
 _PREPARERS = 2  # threads that encode prompts and compile grammars; each has a heap of its own
@@ -209,8 +210,9 @@ class ServerApp:
 
     def _answer_jobs(self, wanted: TextRequest, post: Post) -> list[AnswerJob]:
         model, tokenizer = self._model, self._model.require_tokenizer()
-        prompts = wanted.prompts or [model.chat_prompt(wanted.messages)]
+        prompts = wanted.prompts or [model.chat_prompt(wanted.messages, wanted.tools)]
         grammar = None if wanted.json_schema is None else model.grammar(json_schema=wanted.json_schema)
+        names = [tool["function"]["name"] for tool in wanted.tools]
         jobs = []
         for number, prompt in enumerate(prompts):
             ids, most = self._tokens(prompt), wanted.max_tokens
@@ -219,11 +221,12 @@ class ServerApp:
             for answer in range(wanted.answers):
                 choice = model.token_choice(ids, most, wanted.sampling, grammar, answer)
                 index = number * wanted.answers + answer
-                jobs.append(
-                    AnswerJob(
-                        ids, choice, tokenizer, wanted.stop, index=index, logprobs=wanted.logprobs, post=post
-                    )
-                )
+                calls = ToolCallStream(names) if names else None
+                job = AnswerJob(
+                    ids, choice, tokenizer, wanted.stop, index=index, logprobs=wanted.logprobs, post=post,
+                    calls=calls,
+                )  # fmt: skip
+                jobs.append(job)
         return jobs
 
     def _vector_jobs(self, wanted: EmbeddingRequest, post: Post) -> list[VectorJob]:

@@ -21,6 +21,7 @@ class ServerLimits:
         sequences: Prompts times answers of one request.
         texts: Texts of one request for embeddings.
         stops: Stop texts.
+        tools: Tools of one request.
         stop_length: Characters of one.
         read_seconds: For the body of a request to arrive.
         write_seconds: For a client to take one part of a streamed answer.
@@ -37,6 +38,7 @@ class ServerLimits:
     sequences: int = 16
     texts: int = 64
     stops: int = 16
+    tools: int = 128
     stop_length: int = 256
     read_seconds: int = 30
     write_seconds: int = 60
