@@ -20,6 +20,7 @@ import numpy as np
 
 from intact.errors import IntactError
 
+DECODER_FILES = ("config.json", "tokenizer_config.json", "quantize_config.json")
 LARGEST_RUN = 2**22
 """Elements of an input up to which a damaged plan is run: its sizes are ours to give."""
 
@@ -211,6 +212,85 @@ def _feed(path: Path) -> None:
     _ours(read)
 
 
+def tokenizer(data: bytes) -> None:
+    """A tokenizer.json: texts to tokens, back, and in pieces."""
+    from intact.lm import Tokenizer
+    from intact.lm.text_stream import TextStream
+
+    def read() -> None:
+        words = Tokenizer(data.decode("utf-8", "replace"), None, (1,))
+        for text in ("", "ab cd", "\N{SNOWMAN} \x00<end>", "a" * 300):
+            tokens = words.encode(text)
+            words.decode(tokens, special=True)
+            stream = TextStream(words, ["b"])
+            for token in [*tokens[:20], 0, 2**31]:
+                stream.push(token)
+            stream.finish()
+        Tokenizer(words.to_json(), None, ()).encode("ab")
+
+    _ours(read)
+
+
+def decoder(data: bytes) -> None:
+    """The JSON files of a Hugging Face folder: opened, quantized, and run on two tokens."""
+    from tests.lm.small_decoders import families, write_folder
+
+    from intact import lm
+
+    try:
+        files = json.loads(data)
+        family, parts = files["family"], {name: json.dumps(files[name]) for name in DECODER_FILES}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return
+    if not isinstance(family, str) or family not in families():
+        return
+    home = folder() / f"decoder-{family}"
+    if not home.exists():
+        write_folder(family, home)
+    for name, text in parts.items():
+        (home / name).write_text(text)
+
+    def run() -> None:
+        model = lm.load(home, weights="int8", block=16, threads=1, positions=16)
+        model.logits([1, 2])
+        if model.template:
+            _ours(lambda: render(model.template))
+
+    _ours(run)
+
+
+def template(data: bytes) -> None:
+    """A chat template."""
+    _ours(lambda: render(data.decode("utf-8", "replace")))
+
+
+def render(text: str) -> None:
+    """Render a chat template on a short conversation."""
+    from intact.lm import chat_template
+
+    chat_template._SECONDS = 1.0
+    messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+    chat_template.render_chat(text, messages, bos_token="<s>", eos_token="</s>", tools=None)
+
+
+def saved_model(data: bytes) -> None:
+    """The settings of a folder that `intact.lm.save` wrote."""
+    from tests.lm.small_decoders import write_folder
+
+    from intact import lm
+
+    home = folder() / "saved-model"
+    if not home.exists():
+        lm.save(lm.load(write_folder("llama", folder() / "unsaved"), block=16, threads=1), home)
+    (home / "language_model.json").write_bytes(data)
+
+    def run() -> None:
+        model = lm.load(home, threads=1)
+        model.logits([1, 2])
+
+    _ours(run)
+
+
 def _ours(act: Callable[[], object]) -> None:
     with contextlib.suppress(IntactError):
         act()
@@ -218,7 +298,8 @@ def _ours(act: Callable[[], object]) -> None:
 
 ENTRIES: dict[str, Callable[[bytes], None]] = {
     "onnx": onnx, "plan": plan, "calib": calib, "trt": trt, "gguf": gguf, "weights": weights, "npz": npz,
-    "npy": npy, "image": image, "overrides": overrides,
+    "npy": npy, "image": image, "overrides": overrides, "tokenizer": tokenizer, "decoder": decoder,
+    "template": template, "saved_model": saved_model,
 }  # fmt: skip
 """Kind of file -> what reads it."""
 

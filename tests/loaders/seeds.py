@@ -20,7 +20,7 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 from tests.engine.conftest import Qdq
 from tests.graph.test_fuzz_load import MODELS
-from tests.loaders import mutate, nodes, weight_seeds
+from tests.loaders import mutate, nodes, text_seeds, weight_seeds
 from tests.loaders.entries import folder
 from tests.loaders.few_bits import few_bits, labels
 
@@ -449,6 +449,10 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "npy": _npy,
     "image": _image,
     "overrides": _overrides,
+    "tokenizer": text_seeds.tokenizers,
+    "decoder": text_seeds.decoders,
+    "template": text_seeds.templates,
+    "saved_model": text_seeds.saved_models,
 }
 _CHANGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "onnx": _change_onnx,
@@ -463,4 +467,8 @@ _CHANGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "npy": lambda dice, data: mutate.data(dice, data) if dice.random() < 0.3 else _npy_change(dice, data),
     "image": _data,
     "overrides": lambda dice, data: mutate.text(dice, data, _YAML),
+    "tokenizer": text_seeds.change_json,
+    "decoder": text_seeds.change_json,
+    "template": lambda dice, data: mutate.text(dice, data, text_seeds.JINJA),
+    "saved_model": text_seeds.change_json,
 }

@@ -197,7 +197,7 @@ def _load_saved(folder: Path, threads: int | None) -> LanguageModel:
     if version != VERSION:
         raise _settings_error(where, f"version {version!r}")
     fits = (
-        isinstance(positions, int) and 0 < positions <= 2**24 and isinstance(template, str)
+        type(positions) is int and 0 < positions <= 2**24 and isinstance(template, str)
         and isinstance(bos, int | None) and isinstance(eos, list) and isinstance(settings, dict)
         and all(isinstance(token, int) for token in eos)
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ _LLAMA3 = (
 _SPLITS = {"llama-bpe": _LLAMA3, "llama3": _LLAMA3, "qwen2": _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")}
 _DIGITS = ("smollm",)
 _PLAIN = ("default", "gpt-2")
+_MOST_HOLES = 2**16  # numbers of tokens that may be missing
 _CONTROL = 3  # token_type of tokens that are no text
 
 
@@ -39,20 +40,21 @@ class Tokenizer:
     def __init__(self, text: str, bos: int | None, eos: Sequence[int]) -> None:
         self.bos, self.eos = bos, tuple(eos)
         self._guidance: Any = None
-        try:
-            self._tokenizer = _package().Tokenizer.from_str(text)
-        except Exception as error:  # its own class is Exception alone
-            got = f"'{str(error)[:200]}'"
-            raise FileFormatError("tokenizer.json", got, "a tokenizer", "download it again") from error
+        package = _package()
+        self._tokenizer = _call(lambda: package.Tokenizer.from_str(text))
 
     def encode(self, text: str, *, bos: bool = True) -> list[int]:
-        """Return the tokens of a text; tokens that it names, such as <|im_end|>, count as such."""
-        ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        """Return the tokens of a text; tokens that it names, such as <|im_end|>, count as such.
+
+        Raises:
+            FileFormatError: The tokenizer is damaged in a way that shows with this text.
+        """
+        ids = list(_call(lambda: self._tokenizer.encode(text, add_special_tokens=False)).ids)
         return [self.bos, *ids] if bos and self.bos is not None and ids[:1] != [self.bos] else ids
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Return the text of tokens; `special`: with those that are no text."""
-        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=not special))
+        return str(_call(lambda: self._tokenizer.decode(list(tokens), skip_special_tokens=not special)))
 
     def guidance(self, vocabulary: int) -> Any:
         """Return the same tokenizer for llguidance, for logits of `vocabulary` tokens; it is made once.
@@ -81,8 +83,18 @@ class Tokenizer:
         return dict(self._tokenizer.get_vocab(with_added_tokens=True))
 
     def to_json(self) -> str:
-        """Return the contents of its tokenizer.json."""
-        return str(self._tokenizer.to_str())
+        """Return the contents of its tokenizer.json.
+
+        Raises:
+            FileFormatError: Numbers of tokens are far apart: the package walks through all of them.
+        """
+        numbers = self.words().values()
+        if (last := max(numbers, default=0)) > 4 * len(numbers) + _MOST_HOLES:
+            raise FileFormatError(
+                "tokenizer.json", f"a token of number {last} among {len(numbers)}", "numbers without gaps",
+                "download it again",
+            )  # fmt: skip
+        return str(_call(self._tokenizer.to_str))
 
 
 def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
@@ -159,10 +171,21 @@ def tokenizer_of_text(text: str, config: Mapping[str, Any]) -> Tokenizer:
     eos = [end for end in several if isinstance(end, int)]
     begin = config.get("bos_token_id")
     tokenizer = Tokenizer(text, None, eos)
-    prefix = tokenizer._tokenizer.encode("a").ids[:1]
+    prefix = _call(lambda: tokenizer._tokenizer.encode("a")).ids[:1]
     if isinstance(begin, int) and prefix == [begin]:
         tokenizer.bos = begin
     return tokenizer
+
+
+def _call(action: Callable[[], Any]) -> Any:
+    """Call the package; its errors, of class Exception alone or panics of Rust's code, are of the file."""
+    try:
+        return action()
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        got = f"'{str(error)[:200]}'"
+        raise FileFormatError("tokenizer.json", got, "a tokenizer", "download it again") from error
 
 
 def _package() -> Any:
