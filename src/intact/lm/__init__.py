@@ -5,6 +5,7 @@ print(model.generate("The capital of France is"))
 intact.lm.save(model, "folder")                       # opens in milliseconds
 """
 
+from intact.lm.compare_layers import LayerLoss, layer_losses
 from intact.lm.compare_models import ModelComparison, compare_models, first_flips, perplexity, token_windows
 from intact.lm.language_model import LanguageModel
 from intact.lm.load_model import load_model as load
@@ -16,7 +17,7 @@ from intact.lm.token_grammar import TokenGrammar
 from intact.lm.tokenizer import Tokenizer
 
 __all__ = [
-    "LanguageModel", "ModelComparison", "Sampling", "SequenceCache", "TokenGrammar", "Tokenizer",
-    "compare_models", "first_flips", "load", "perplexity", "save", "token_windows",
+    "LanguageModel", "LayerLoss", "ModelComparison", "Sampling", "SequenceCache", "TokenGrammar", "Tokenizer",
+    "compare_models", "first_flips", "layer_losses", "load", "perplexity", "save", "token_windows",
     "weight_bits", "weight_bytes",
 ]  # fmt: skip

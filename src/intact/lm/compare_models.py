@@ -23,6 +23,7 @@ class ModelComparison:
         kl: Mean Kullback-Leibler divergence of the other's probabilities from the first's, nats per token.
         kl_999: That of the worst token in a thousand.
         same_top: Share of tokens behind which both have the same most likely token.
+        divergences: Of each token, float64 [tokens].
     """
 
     tokens: int
@@ -31,6 +32,7 @@ class ModelComparison:
     kl: float
     kl_999: float
     same_top: float
+    divergences: NDArray[np.float64]
 
 
 def perplexity(model: LanguageModel, windows: Sequence[NDArray[np.int64]], progress: bool = False) -> float:
@@ -62,7 +64,7 @@ def compare_models(
     kl, means = np.concatenate(divergences), np.mean(surprises, axis=0)
     return ModelComparison(
         len(kl), float(np.exp(means[0])), float(np.exp(means[1])), float(kl.mean()),
-        float(np.quantile(kl, 0.999)), float(np.concatenate(tops).mean()),
+        float(np.quantile(kl, 0.999)), float(np.concatenate(tops).mean()), kl,
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class TokenChoice:
         self.count, self.end = 0, ""
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Tokens that may follow."""
         return self._most - self.count
 

@@ -1,4 +1,4 @@
-"""How many bits and bytes the weights of a language model take."""
+"""Bits and bytes of the weights of a language model."""
 
 from __future__ import annotations
 

@@ -101,6 +101,6 @@ def generate_with_draft(
             if at < len(proposal) and token != proposal[at]:
                 break
         cache.truncate(begin + at)
-        proposal = draft.propose(choice, choice.left - 1)
+        proposal = draft.propose(choice, choice.remaining - 1)
         begin = cache.lengths[0] + 1
         rows = cache.append([token, *proposal], range(len(proposal) + 1))

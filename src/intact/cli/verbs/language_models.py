@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -213,13 +213,16 @@ def compare(
     length: Length = 512,
     windows: Windows = 16,
     threads: Threads = None,
+    page: Annotated[
+        Path | None, typer.Option(help="An HTML page with plots to write.", callback=check_output_path)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what one model lost against another one, on a text.
 
     Examples:
 
-    - `intact lm compare model.gguf folder --text wiki.test.raw`
+    - `intact lm compare model.gguf folder --text wiki.test.raw --page report.html`
     """
     models = [
         lm.load(path, weights=choice, threads=threads)
@@ -230,21 +233,47 @@ def compare(
     result = lm.compare_models(models[0], models[1], parts, progress=not as_json)
     prompts = [list(map(int, part[:32])) for part in parts[:8]]
     flips = lm.first_flips(models[0], models[1], prompts, 32)
-    flipped = [at for at in flips if at is not None]
+    layers = lm.layer_losses(models[0], models[1], parts[0])
+    record = vars(result) | {
+        "prompts": len(flips), "first_flips": flips,
+        "bits_per_weight": [lm.weight_bits(model) for model in models],
+        "bytes": [lm.weight_bytes(model) for model in models],
+        "tokens_per_second": [_decode_speed(model, 64, 16) for model in models],
+        "layers": [vars(layer) for layer in layers],
+    }  # fmt: skip
+    del record["divergences"]
+    rows = _comparison_rows(record)
+    if page is not None:
+        from intact.report.language_page import write_comparison
+
+        write_comparison(result, layers, rows, page, f"{first.name} and {other.name}")
     if as_json:
-        show_json({**vars(result), "prompts": len(flips), "first_flips": flips})
-        return
-    rows = [
-        ("tokens", f"{result.tokens:,}"),
-        ("perplexity", f"{result.perplexity:.3f} -> {result.other_perplexity:.3f}"),
-        ("KL, mean (nats per token)", f"{result.kl:.4f}"),
-        ("KL, 99.9%", f"{result.kl_999:.3f}"),
-        ("same most likely token", f"{100 * result.same_top:.1f}%"),
-        ("greedy answers that differ within 32 tokens", f"{len(flipped)} of {len(flips)}"),
-    ]
-    if flipped:
-        rows.append(("first token that differs, median", f"{int(np.median(flipped))}"))
-    show_table(f"{first.name} and {other.name}", ("", ""), rows)
+        show_json(record)
+    else:
+        show_table(f"{first.name} and {other.name}", ("", ""), rows)
+
+
+def _comparison_rows(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return (label, figure) rows of a comparison."""
+
+    def pair(name: str, form: str, scale: float = 1.0) -> str:
+        return " -> ".join(format(value / scale, form) for value in record[name])
+
+    flipped = [at for at in record["first_flips"] if at is not None]
+    worst = sorted(record["layers"], key=lambda layer: -layer["error"])[:3]
+    return [
+        ("tokens", f"{record['tokens']:,}"),
+        ("perplexity", f"{record['perplexity']:.3f} -> {record['other_perplexity']:.3f}"),
+        ("KL, mean (nats per token)", f"{record['kl']:.4f}"),
+        ("KL, 99.9%", f"{record['kl_999']:.3f}"),
+        ("same most likely token", f"{100 * record['same_top']:.1f}%"),
+        ("greedy answers that differ within 32 tokens", f"{len(flipped)} of {record['prompts']}"),
+        ("first token that differs, median", f"{int(np.median(flipped))}" if flipped else "none"),
+        ("bits for each weight", pair("bits_per_weight", ".2f")),
+        ("weights, MB", pair("bytes", ",.0f", 1e6)),
+        ("tokens a second", pair("tokens_per_second", ",.1f")),
+        ("layers that lose most", ", ".join(f"{x['name']} ({x['error']:.1e})" for x in worst) or "-"),
+    ]  # fmt: skip
 
 
 def bench(
@@ -262,14 +291,27 @@ def bench(
     - `intact lm bench folder --threads 2`
     """
     loaded = lm.load(model, weights=weights, threads=threads, positions=prompt + generate + 1)
-    cache, tokens = loaded.new_cache(), [1 + i % 97 for i in range(prompt)]
+    cache, tokens = loaded.new_cache(), _some_tokens(loaded, prompt)
     seconds = [_seconds(lambda: append_anew(cache, tokens)) for _ in range(3)]
-    steps = [_seconds(lambda: cache.append([7])) for _ in range(generate)]
-    prefill, decode = prompt / min(seconds), 1 / float(np.median(steps))
+    prefill, decode = prompt / min(seconds), _decode_speed(loaded, prompt, generate)
     if as_json:
         show_json({"prompt_tokens_per_second": prefill, "tokens_per_second": decode})
     else:
         say(f"prompt of {prompt}: {prefill:,.0f} tokens a second; generation: {decode:.1f}")
+
+
+def _some_tokens(model: lm.LanguageModel, count: int) -> list[int]:
+    return [i % min(97, model.vocabulary) for i in range(1, count + 1)]
+
+
+def _decode_speed(model: lm.LanguageModel, prompt: int, count: int) -> float:
+    """Return the tokens that are generated in a second behind a prompt, by the median of `count`."""
+    cache = model.new_cache()
+    cache.append(_some_tokens(model, max(1, min(prompt, model.positions - count))))
+    times = [
+        _seconds(lambda: cache.append([7 % model.vocabulary])) for _ in range(min(count, model.positions - 1))
+    ]
+    return 1 / float(np.median(times))
 
 
 def append_anew(cache: lm.SequenceCache, tokens: list[int]) -> None:

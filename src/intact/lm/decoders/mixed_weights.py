@@ -47,7 +47,7 @@ _TABLE = "embedding.weight"
 
 @dataclass(frozen=True)
 class WeightBudget:
-    """What all weights may cost. One of both is set.
+    """Holds what all weights may cost. One of both is set.
 
     Attributes:
         bits: For each weight on average, scales of 16 bits included.

@@ -1,0 +1,95 @@
+"""Which layers of a language model lose most against another model's floats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine import Engine
+from intact.engine.plan import Plan
+from intact.lm.language_model import LanguageModel
+from intact.numerics import BlockWeights, dequantize_blocks, split_stream
+
+
+@dataclass(frozen=True)
+class LayerLoss:
+    """Holds what one product loses.
+
+    Attributes:
+        name: Of its output, such as "3.q".
+        bits: Of a code.
+        error: Squared error of its output relative to its square, with the codes of the other model on inputs
+            of the first.
+        total: The same of the outputs of both models as they run: what layers in front lost comes on top.
+    """
+
+    name: str
+    bits: int
+    error: float
+    total: float
+
+
+def layer_losses(first: LanguageModel, other: LanguageModel, tokens: Sequence[int]) -> list[LayerLoss]:
+    """Measure the products of two models of one decoder, in their order.
+
+    Args:
+        first: With weights in floats; products of codes have no input to measure on, and are left out.
+        other: With codes.
+        tokens: Of a text.
+    Returns:
+        The products that both have.
+    """
+    ids = [int(token) for token in tokens][: min(first.positions, other.positions)]
+    plans = [model.engine.plan for model in (first, other)]
+    taps = [model.engine.tap(_inputs(model.engine, ids)) for model in (first, other)]
+    floats = {step.y: step for step in plans[0].steps if step.kind == "float_linear"}
+    losses = []
+    for step in plans[1].steps:
+        y = str(getattr(step, "y", ""))
+        if step.kind not in ("block_linear", "block_float_linear") or y not in floats or y not in taps[1]:
+            continue
+        x, wanted = taps[0][floats[y].x], taps[0][y].astype(np.float64)
+        own = x.reshape(-1, x.shape[-1]) @ _weights_of(plans[1], step).T
+        if bias := getattr(step, "bias", ""):
+            own += plans[1].constants[bias]
+        square = max(float((wanted**2).sum()), 1e-300)
+        errors = [
+            float(((got.reshape(wanted.shape) - wanted) ** 2).sum()) / square for got in (own, taps[1][y])
+        ]
+        losses.append(LayerLoss(y.removesuffix(".product"), int(getattr(step, "bits")), *errors))  # noqa: B009
+    return losses
+
+
+def _inputs(engine: Engine, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """Return the inputs of a prompt with nothing in front: logits of its last token are computed."""
+    count = len(ids)
+    values: dict[str, Any] = {
+        "tokens": [list(ids)], "last": [count - 1], "total": count, "rows": [count - 1], "state_rows": [0],
+    }  # fmt: skip
+    arrays = {}
+    for port in engine.inputs:
+        if port.name in values:
+            arrays[port.name] = np.array(values[port.name], port.dtype)
+        else:
+            shape = (1, int(port.shape[1]), count, int(port.shape[3]))
+            arrays[port.name] = np.zeros(shape, port.dtype)
+    return arrays
+
+
+def _weights_of(plan: Plan, step: Any) -> NDArray[np.float32]:
+    """Return the weights of a step, float32 [outputs, inputs]."""
+    constants = plan.constants
+    scales = constants[step.scales]
+    points = (
+        constants[step.zero_points] if step.zero_points
+        else np.full(scales.shape, 2 ** (step.bits - 1), np.uint8)
+    )  # fmt: skip
+    minima = constants[step.minima] if step.minima else None
+    codes = split_stream(constants[step.weight], step.bits, step.inputs)
+    return np.asarray(
+        dequantize_blocks(BlockWeights(codes, f"uint{step.bits}", scales, step.block, points, minima))
+    )
