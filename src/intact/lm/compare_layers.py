@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from intact.engine import Engine
 from intact.engine.plan import Plan
+from intact.engine.steps import FloatLinear
 from intact.lm.language_model import LanguageModel
+from intact.lm.sequence_cache import Tokens
 from intact.numerics import BlockWeights, dequantize_blocks, split_stream
 
 
@@ -33,7 +35,7 @@ class LayerLoss:
     total: float
 
 
-def layer_losses(first: LanguageModel, other: LanguageModel, tokens: Sequence[int]) -> list[LayerLoss]:
+def layer_losses(first: LanguageModel, other: LanguageModel, tokens: Tokens) -> list[LayerLoss]:
     """Measure the products of two models of one decoder, in their order.
 
     Args:
@@ -43,10 +45,10 @@ def layer_losses(first: LanguageModel, other: LanguageModel, tokens: Sequence[in
     Returns:
         The products that both have.
     """
-    ids = [int(token) for token in tokens][: min(first.positions, other.positions)]
+    ids = [int(token) for token in np.asarray(tokens)][: min(first.positions, other.positions)]
     plans = [model.engine.plan for model in (first, other)]
     taps = [model.engine.tap(_inputs(model.engine, ids)) for model in (first, other)]
-    floats = {step.y: step for step in plans[0].steps if step.kind == "float_linear"}
+    floats = {step.y: step for step in plans[0].steps if isinstance(step, FloatLinear)}
     losses = []
     for step in plans[1].steps:
         y = str(getattr(step, "y", ""))
@@ -55,7 +57,7 @@ def layer_losses(first: LanguageModel, other: LanguageModel, tokens: Sequence[in
         x, wanted = taps[0][floats[y].x], taps[0][y].astype(np.float64)
         own = x.reshape(-1, x.shape[-1]) @ _weights_of(plans[1], step).T
         if bias := getattr(step, "bias", ""):
-            own += plans[1].constants[bias]
+            own += plans[1].constants[bias].astype(np.float32)
         square = max(float((wanted**2).sum()), 1e-300)
         errors = [
             float(((got.reshape(wanted.shape) - wanted) ** 2).sum()) / square for got in (own, taps[1][y])
@@ -89,7 +91,7 @@ def _weights_of(plan: Plan, step: Any) -> NDArray[np.float32]:
         else np.full(scales.shape, 2 ** (step.bits - 1), np.uint8)
     )  # fmt: skip
     minima = constants[step.minima] if step.minima else None
-    codes = split_stream(constants[step.weight], step.bits, step.inputs)
+    codes = split_stream(constants[step.weight].astype(np.uint8), step.bits, step.inputs)
     return np.asarray(
         dequantize_blocks(BlockWeights(codes, f"uint{step.bits}", scales, step.block, points, minima))
     )
