@@ -1,4 +1,4 @@
-"""What a comparison of two language models says about layers, sizes and answers."""
+"""Comparisons of two language models: layers, sizes and answers."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ JINJA = (
     "{{ messages[9].content }}", "{{ 1 / 0 }}", "{{ x.y.z }}", "{% break %}", "{{ '%1000000000s' % 'a' }}",
     "{{ 'a' | center(10**11) }}", "{{ 2 ** 999999999 }}", "{{ m.content.split(' ')[-1] }}", "\x00",
 )  # fmt: skip
-"""What is put into templates."""
+"""Pieces that are put into templates."""
 
 _TEMPLATES = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] | trim }}<|im_end|>\n{% endfor %}\n"

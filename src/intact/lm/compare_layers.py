@@ -1,4 +1,4 @@
-"""Which layers of a language model lose most against another model's floats."""
+"""Layers of a language model that lose most against the floats of another one."""
 
 from __future__ import annotations
 
