@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.lm.small_decoders import TOKENS, write_folder
 
+from intact import lm
 from intact.engine import compile as compile_model
 from intact.errors import UnsupportedError
 from intact.lm.decoders.decoder_graph import decoder_model
@@ -28,6 +29,15 @@ def test_a_rotated_decoder_is_the_same_function(family, tmp_path):
     assert np.abs(weight - plain.linear("q")).max() > 0.01
     expected = logits(plain)
     np.testing.assert_allclose(logits(rotated), expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_a_rotated_model_has_codes_and_is_saved(tmp_path):
+    folder = write_folder("llama", tmp_path / "llama")
+    plain = lm.load(folder, weights="int8", block=16).logits(TOKENS)
+    model = lm.load(folder, weights="int8", block=16, rotate=True)
+    assert 0 < np.abs(model.logits(TOKENS) - plain).max() < 0.1 * np.abs(plain).max()
+    lm.save(model, tmp_path / "saved")
+    assert lm.load(tmp_path / "saved").logits(TOKENS).tobytes() == model.logits(TOKENS).tobytes()
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gpt2", "starcoder2"])

@@ -32,7 +32,7 @@ def load_model(
     threads: int | None = None,
     tokenizer: str | os.PathLike[str] | Any = None, text: str | None = None, method: str = "auto",
     bits_budget: float | None = None, time_budget: float | None = None, progress: bool = False,
-    backend: str = "cpu", cache: str = "float32",
+    backend: str = "cpu", cache: str = "float32", rotate: bool = False,
 ) -> LanguageModel:  # fmt: skip
     """Open a language model.
 
@@ -57,6 +57,8 @@ def load_model(
         backend: "cpu", or "reference".
         cache: How keys and values are kept: "float32", "float16", or "int8" with a scale for each token and
             head. A saved model has its own.
+        rotate: Rotate the residual stream and the values (`RotatedWeights`) before codes are chosen: the same
+            function, with outliers spread over all channels.
     Raises:
         FileFormatError, FileAccessError: A file is damaged, or cannot be read.
         UnsupportedError: A family, format or tokenizer that is not read.
@@ -77,6 +79,7 @@ def load_model(
     # What makes graphs takes 20 MB, which a saved model needs not.
     from intact.graph import narrow_caches
     from intact.lm.decoders.decoder_weights import DecoderWeights
+    from intact.lm.decoders.rotated_weights import RotatedWeights
 
     source = DecoderWeights(path)
     count = min(source.config.context, LONGEST) if positions is None else positions
@@ -90,7 +93,7 @@ def load_model(
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
     words, template = _words_and_template(path, source.metadata, source.json, tokenizer)
     model = _quantized_decoder(
-        source, count, words, weights=weights, block=block, bits_of=bits_of or {}, text=text, method=method,
+        RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block, bits_of=bits_of or {}, text=text, method=method,
         budgets=(bits_budget, time_budget), threads=threads, in_floats=activations != DYNAMIC,
         progress=progress,
     )  # fmt: skip
@@ -106,6 +109,8 @@ def load_model(
         settings["activations"] = activations
     if text is not None:
         settings["method"] = method
+    if rotate:
+        settings["rotate"] = "yes"
     return LanguageModel(engine, count, words, template, settings)
 
 

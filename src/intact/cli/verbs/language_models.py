@@ -71,6 +71,9 @@ def quantize(
     ] = None,
     method: Annotated[str, typer.Option(help="How, with --text: auto, awq, gptq, ...")] = "auto",
     cache: Cache = "float32",
+    rotate: Annotated[
+        bool, typer.Option("--rotate", help="Spread outliers over all channels before codes are chosen.")
+    ] = False,
     bits_budget: Annotated[
         float | None, typer.Option(help="The most bits for each weight, with scales: layers get 2 to 8.")
     ] = None,
@@ -110,6 +113,7 @@ def quantize(
         method=method,
         progress=True,
         cache=cache,
+        rotate=rotate,
     )
     lm.save(loaded, out)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
