@@ -19,7 +19,13 @@ class BlockFloatLinear final : public Step {
  public:
   BlockFloatLinear(const FloatGemmOps& floats, const BlockGemmOps& blocks, const BlockFloatLinearSpec& s,
                    const BlockCut& cut)
-      : floats_(floats), blocks_(blocks), s_(s), cut_(cut), rows_(s.y.sizes[0]), columns_(s.y.sizes[1]) {
+      : floats_(floats),
+        blocks_(blocks),
+        s_(s),
+        cut_(cut),
+        rows_(s.y.sizes[0]),
+        columns_(s.y.sizes[1]),
+        scales_(blocks, s.scales, panels(), cut.w_blocks, "a scale for each block of weights") {
     demand_rows(s.x);
     demand_rows(s.y);
     demand(s.x.type == Type::f32 && s.y.type == Type::f32, "a product of floats is of float32");
@@ -29,12 +35,12 @@ class BlockFloatLinear final : public Step {
     demand(columns_ > 0 && columns_ < kMostElements, "there are outputs");
     demand(cut.w_every == 1, "activations have no blocks");
     demand(kColumns % static_cast<int64_t>(floats.panel) == 0, "a tile is of whole panels");
-    const auto panels = static_cast<size_t>(parts_of(columns_, static_cast<int64_t>(kBlockPanel)));
-    const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
-    demand_vector(s.weight, Type::u8, panels * static_cast<size_t>(cut.units * s.bits) * 16, "packed codes");
-    demand_reals(s.scales, values, "a scale for each block of weights");
+    demand_vector(s.weight, Type::u8, static_cast<size_t>(panels() * cut.units * s.bits) * 16,
+                  "packed codes");
+    const size_t values = static_cast<size_t>(panels() * cut.w_blocks) * kBlockPanel;
     if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
-    if (s.minima) demand_reals(*s.minima, values, "a minimum for each block of weights");
+    if (s.minima)
+      minima_.emplace(blocks, *s.minima, panels(), cut.w_blocks, "a minimum for each block of weights");
     if (s.start) demand_vector(*s.start, Type::f32, static_cast<size_t>(columns_), "a start for each output");
     block_ = std::max<int64_t>(1, std::min(kRows, rows_));
     row_blocks_ = parts_of(rows_, block_);
@@ -44,7 +50,8 @@ class BlockFloatLinear final : public Step {
   std::string name() const override { return name_of(&floats_); }
   size_t items() const override { return static_cast<size_t>(row_blocks_ * parts_of(columns_, kColumns)); }
   size_t scratch() const override {
-    return align64(2 * static_cast<size_t>(block_) * sizeof(void*)) + tile_floats() * sizeof(float);
+    return align64(2 * static_cast<size_t>(block_) * sizeof(void*)) +
+           (tile_floats() + 2 * level_values()) * sizeof(float);
   }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
@@ -55,14 +62,24 @@ class BlockFloatLinear final : public Step {
   }
 
  private:
+  int64_t panels() const { return parts_of(columns_, static_cast<int64_t>(kBlockPanel)); }
+  // Products of two levels of a panel's blocks that a tile touches.
+  size_t level_values() const {
+    const int64_t blocks = std::min(cut_.w_blocks, kDepthUnits / cut_.piece + 2);
+    return static_cast<size_t>(blocks) * kBlockPanel;
+  }
   size_t tile_floats() const {
     return static_cast<size_t>(kColumns * std::min(kDepthUnits, cut_.units)) * kBlockUnit;
   }
 
   void declare() {
-    for (const View* v : {&s_.x, &s_.weight, &s_.scales}) reads(*v);
-    for (const std::optional<View>* v : {&s_.zeros, &s_.minima, &s_.start}) {
+    for (const View* v : {&s_.x, &s_.weight, &s_.scales.reals}) reads(*v);
+    for (const std::optional<View>* v : {&s_.zeros, &s_.start, &s_.scales.fine}) {
       if (*v) reads(**v);
+    }
+    if (s_.minima) {
+      reads(s_.minima->reals);
+      if (s_.minima->fine) reads(*s_.minima->fine);
     }
     writes(s_.y);
   }
@@ -100,22 +117,26 @@ class BlockFloatLinear final : public Step {
     }
   }
 
+  // A tile's units from `unit` on. Blocks are counted from the one of the first unit.
   void widen(const Memory& memory, int64_t column, int64_t unit, size_t pitch, float* tile) const {
     const auto width = static_cast<int64_t>(kBlockPanel);
+    const int64_t units = std::min(kDepthUnits, cut_.units - unit), block = unit / cut_.piece,
+                  blocks = (unit + units - 1) / cut_.piece + 1 - block;
+    float* const levels = tile + tile_floats();
     BlockFloats w{};
     w.piece = static_cast<size_t>(cut_.piece);
-    w.from = static_cast<size_t>(unit);
-    w.units = static_cast<size_t>(std::min(kDepthUnits, cut_.units - unit));
+    w.from = static_cast<size_t>(unit - block * cut_.piece);
+    w.units = static_cast<size_t>(units);
     w.width = floats_.panel;
     w.pitch = pitch;
     const int64_t end = std::min(column + kColumns, columns_);
     for (int64_t at = column; at < end; at += width) {
-      const int64_t panel = at / width, values = panel * cut_.w_blocks * width;
-      w.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
-      w.scales = block_reals(s_.scales, memory, values);
-      if (s_.zeros) w.zeros = s_.zeros->at<const uint8_t>(memory) + values;
+      const int64_t panel = at / width, from = panel * cut_.units + block * cut_.piece;
+      w.codes = s_.weight.at<const uint8_t>(memory) + from * s_.bits * 16;
+      w.scales = scales_.read(memory, panel, 1, block, blocks, levels);
+      if (s_.zeros) w.zeros = s_.zeros->at<const uint8_t>(memory) + (panel * cut_.w_blocks + block) * width;
       w.zero = s_.zero;
-      w.minima = block_reals(s_.minima, memory, values);
+      if (minima_) w.minima = minima_->read(memory, panel, 1, block, blocks, levels + level_values());
       const auto first = static_cast<size_t>(at - column);
       w.to = tile + first / w.width * pitch + first % w.width;
       s_.bits == 4 ? blocks_.widen4(w) : blocks_.widen8(w);
@@ -127,6 +148,8 @@ class BlockFloatLinear final : public Step {
   BlockFloatLinearSpec s_;
   BlockCut cut_;
   int64_t rows_, columns_, block_ = 1, row_blocks_ = 0;
+  BlockValuesReader scales_;
+  std::optional<BlockValuesReader> minima_;
 };
 
 }  // namespace

@@ -11,10 +11,11 @@ struct BlockFloatLinearSpec {
   View x;  // f32 [rows, k], neighbours side by side
   View y;  // f32 [rows, n], likewise
   int bits;  // 4 or 8
-  View weight, scales;  // packed, as for BlockLinearSpec
+  View weight;  // packed, as for BlockLinearSpec
+  BlockValues scales;
   std::optional<View> zeros;
   int32_t zero;
-  std::optional<View> minima;
+  std::optional<BlockValues> minima;
   std::optional<View> start;  // f32 [n]
 };
 

@@ -18,8 +18,9 @@ constexpr auto kPanel = static_cast<int64_t>(kBlockPanel);
 
 class BlockGather final : public Step {
  public:
-  explicit BlockGather(const BlockGatherSpec& s) : s_(s), k_(s.y.sizes[1]), rows_(s.scales.sizes[0]) {
-    for (const View* v : {&s.index, &s.y, &s.scales}) demand_rows(*v);
+  explicit BlockGather(const BlockGatherSpec& s) : s_(s), k_(s.y.sizes[1]) {
+    for (const View* v : {&s.index, &s.y, &s.scales.reals}) demand_rows(*v);
+    rows_ = s.scales.reals.sizes[0];
     demand(is_index(s.index), "indices are int32 or int64");
     const int64_t count = s.index.sizes[0] * s.index.sizes[1];
     demand(s.y.type == Type::f32 && s.y.sizes[0] == count, "a row of floats for each index");
@@ -37,13 +38,14 @@ class BlockGather final : public Step {
       demand(s.codes.type == Type::u8 && s.codes.sizes[0] == rows_ && s.codes.sizes[1] == bytes_,
              "rows of packed codes");
     }
-    demand_values(s.scales, Type::f32);
+    demand_values(s.scales);
     if (s.zeros) demand_values(*s.zeros, Type::u8);
-    if (s.minima) demand_values(*s.minima, Type::f32);
+    if (s.minima) demand_values(*s.minima);
     each_ = std::max<int64_t>(1, static_cast<int64_t>(tuning::indexing::kPiece) / k_);
-    for (const View* v : {&s.index, &s.codes, &s.scales}) reads(*v);
+    for (const View* v : {&s.index, &s.codes}) reads(*v);
     if (s.zeros) reads(*s.zeros);
-    if (s.minima) reads(*s.minima);
+    declare(s.scales);
+    if (s.minima) declare(*s.minima);
     writes(s.y);
   }
 
@@ -65,6 +67,35 @@ class BlockGather final : public Step {
     demand_rows(v);
     demand(v.type == type && v.sizes[0] == rows_ && v.sizes[1] == blocks_, "one number for each block");
   }
+  void demand_values(const BlockRowValues& v) const {
+    if (!v.fine) return demand_values(v.reals, Type::f32);
+    demand_values(*v.fine, Type::i8);
+    demand_rows(v.reals);
+    const int64_t supers = v.reals.sizes[1];
+    demand(v.reals.type == Type::f32 && v.reals.sizes[0] == rows_ && supers > 0 && blocks_ % supers == 0,
+           "whole super-blocks");
+  }
+  void declare(const BlockRowValues& v) {
+    reads(v.reals);
+    if (v.fine) reads(*v.fine);
+  }
+
+  // Numbers of a row's blocks.
+  class Row {
+   public:
+    Row(const BlockRowValues& v, const Memory& memory, int64_t row, int64_t blocks)
+        : reals_(row_of<const float>(v.reals, memory, row)),
+          fine_(v.fine ? row_of<const int8_t>(*v.fine, memory, row) : nullptr),
+          each_(blocks / v.reals.sizes[1]) {}
+    float operator[](int64_t b) const {
+      return fine_ == nullptr ? reals_[b] : static_cast<float>(fine_[b]) * reals_[b / each_];
+    }
+
+   private:
+    const float* reals_;
+    const int8_t* fine_;
+    int64_t each_;
+  };
 
   int64_t unit_bytes() const { return packed_bits(s_.bits) * kPanel; }
 
@@ -86,17 +117,19 @@ class BlockGather final : public Step {
   }
 
   void widen(const Memory& memory, int64_t row, float* y) const {
-    const auto* const scales = row_of<const float>(s_.scales, memory, row);
+    const Row scales(s_.scales, memory, row, blocks_);
     const auto* const zeros = s_.zeros ? row_of<const uint8_t>(*s_.zeros, memory, row) : nullptr;
-    const auto* const minima = s_.minima ? row_of<const float>(*s_.minima, memory, row) : nullptr;
+    std::optional<Row> minima;
+    if (s_.minima) minima.emplace(*s_.minima, memory, row, blocks_);
     unpack_row(memory, row, y);
     for (int64_t b = 0; b < blocks_; ++b) {
       const float scale = scales[b];
       const auto zero = static_cast<float>(zeros == nullptr ? 1 << (s_.bits - 1) : zeros[b]);
       const int64_t end = std::min(k_, (b + 1) * s_.block);
       for (int64_t k = b * s_.block; k < end; ++k) y[k] = (y[k] - zero) * scale;
-      if (minima == nullptr) continue;
-      for (int64_t k = b * s_.block; k < end; ++k) y[k] += minima[b];
+      if (!minima) continue;
+      const float minimum = (*minima)[b];
+      for (int64_t k = b * s_.block; k < end; ++k) y[k] += minimum;
     }
   }
 
@@ -114,7 +147,7 @@ class BlockGather final : public Step {
   }
 
   BlockGatherSpec s_;
-  int64_t k_, rows_, bytes_ = 0, blocks_ = 0, octets_ = 0, each_ = 1;
+  int64_t k_, rows_ = 0, bytes_ = 0, blocks_ = 0, octets_ = 0, each_ = 1;
 };
 
 }  // namespace

@@ -8,6 +8,13 @@
 
 namespace intact {
 
+// Numbers of the blocks of each row, dense: one for each, or integers of blocks, each multiplied by the number
+// of its super-block.
+struct BlockRowValues {
+  View reals;  // f32 [rows, blocks or supers]
+  std::optional<View> fine;  // i8 [rows, blocks]
+};
+
 // Row i of y is fl32(fl32((q - z) * s) + m) of the table's row that index i names, counted row by row.
 // Negative indices count from the end. One that is out of range fails the run.
 struct BlockGatherSpec {
@@ -15,9 +22,9 @@ struct BlockGatherSpec {
   View y;  // f32 [a * b, k], likewise
   View codes;  // u8 [rows, bytes], dense: codes one after the other, the lowest bit first
   bool is_packed;  // codes are u8 [bytes] in panels instead (pack_block_codes)
-  View scales;  // f32 [rows, blocks], dense, as are those below
-  std::optional<View> zeros;  // u8; none: half of the codes' range
-  std::optional<View> minima;  // f32; none: nothing is added
+  BlockRowValues scales;
+  std::optional<View> zeros;  // u8 [rows, blocks], dense; none: half of the codes' range
+  std::optional<BlockRowValues> minima;  // none: nothing is added
   int bits;  // 2 to 8
   int64_t block;  // elements that share a scale; the last block may have fewer
 };

@@ -104,7 +104,13 @@ class BlockRows final : public Step {
 class BlockLinear final : public Step {
  public:
   BlockLinear(const BlockGemmOps& ops, const BlockLinearSpec& s, const BlockCut& cut)
-      : ops_(ops), s_(s), cut_(cut), rows_(s.y.sizes[0]), columns_(s.y.sizes[1]) {
+      : ops_(ops),
+        s_(s),
+        cut_(cut),
+        rows_(s.y.sizes[0]),
+        columns_(s.y.sizes[1]),
+        scales_(ops, s.scales, parts_of(columns_, kPanel), cut.w_blocks,
+                "a scale for each block of weights") {
     demand(s.bits == 4 || s.bits == 8, "codes have 4 or 8 bits");
     demand_matrix(s.y, Type::f32, rows_, columns_, "outputs are float32");
     const auto group = static_cast<int64_t>(ops.group), groups = parts_of(rows_, group);
@@ -119,9 +125,10 @@ class BlockLinear final : public Step {
     const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
     const size_t bytes = panels * static_cast<size_t>(cut.units) * static_cast<size_t>(s.bits) * 16;
     demand_vector(s.weight, Type::u8, bytes, "packed codes of another size");
-    demand_reals(s.scales, values, "a scale for each block of weights");
     if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
-    if (s.minima) demand_reals(*s.minima, values, "a minimum for each block of weights");
+    if (s.minima)
+      minima_.emplace(ops, *s.minima, parts_of(columns_, kPanel), cut.w_blocks,
+                      "a minimum for each block of weights");
     demand(s.x_zeros.has_value() == s.sums.has_value(), "zero points need the sums of codes");
     if (s.sums)
       demand_vector(*s.sums, Type::i32, panels * static_cast<size_t>(cut.pieces) * kBlockPanel, "sums");
@@ -133,25 +140,38 @@ class BlockLinear final : public Step {
 
   std::string name() const override { return name_of(&ops_); }
   size_t items() const override { return static_cast<size_t>(blocks_ * chunks_); }
-  size_t scratch() const override { return ops_.scratch * static_cast<size_t>(cut_.units); }
+  size_t scratch() const override {
+    const bool has_minima = minima_ && minima_->has_levels();
+    const size_t levels = (scales_.has_levels() ? 1u : 0u) + (has_minima ? 1u : 0u);
+    return kernel_scratch() + levels * static_cast<size_t>(level_values()) * sizeof(float);
+  }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     for (auto item = static_cast<int64_t>(begin); item < static_cast<int64_t>(end); ++item) {
-      const int64_t row = item % blocks_ * block_, panel = item / blocks_ * chunk_;
-      BlockGemm g = part(memory, panel);
-      g.scratch = scratch;
-      g.rows = static_cast<size_t>(std::min(block_, rows_ - row));
-      const int64_t group = row / static_cast<int64_t>(ops_.group);
-      g.x = row_of<const int8_t>(s_.x_codes, memory, group);
-      g.negatives = row_of<const int32_t>(s_.negatives, memory, group);
-      g.x_scales = row_of<const float>(s_.x_scales, memory, group);
-      if (s_.x_zeros) g.x_zeros = row_of<const int32_t>(*s_.x_zeros, memory, group);
-      g.y = row_of<float>(s_.y, memory, row) + panel * kPanel;
-      s_.bits == 4 ? ops_.multiply4(g) : ops_.multiply8(g);
+      const int64_t row = item % blocks_ * block_, first = item / blocks_ * chunk_;
+      const int64_t last = std::min(first + chunk_, parts_of(columns_, kPanel));
+      for (int64_t panel = first; panel < last; panel += together_)
+        multiply(memory, row, panel, std::min(together_, last - panel), scratch);
     }
   }
 
  private:
+  void multiply(const Memory& memory, int64_t row, int64_t panel, int64_t panels, uint8_t* scratch) const {
+    BlockGemm g = part(memory, panel, panels, scratch);
+    g.rows = static_cast<size_t>(std::min(block_, rows_ - row));
+    const int64_t group = row / static_cast<int64_t>(ops_.group);
+    g.x = row_of<const int8_t>(s_.x_codes, memory, group);
+    g.negatives = row_of<const int32_t>(s_.negatives, memory, group);
+    g.x_scales = row_of<const float>(s_.x_scales, memory, group);
+    if (s_.x_zeros) g.x_zeros = row_of<const int32_t>(*s_.x_zeros, memory, group);
+    g.y = row_of<float>(s_.y, memory, row) + panel * kPanel;
+    s_.bits == 4 ? ops_.multiply4(g) : ops_.multiply8(g);
+  }
+
+  size_t kernel_scratch() const { return align64(ops_.scratch * static_cast<size_t>(cut_.units)); }
+  // Products of two levels for the panels of a call.
+  int64_t level_values() const { return together_ * cut_.w_blocks * kPanel; }
+
   void cut_items() {
     using namespace tuning::block_products;
     block_ = std::max<int64_t>(1, std::min(kMostRows, rows_));
@@ -160,27 +180,36 @@ class BlockLinear final : public Step {
     chunk_ = std::clamp<int64_t>(kItem / each / together * together, std::min(together, panels), panels);
     blocks_ = parts_of(rows_, block_);
     chunks_ = parts_of(panels, chunk_);
+    const bool has_levels = scales_.has_levels() || (minima_ && minima_->has_levels());
+    together_ = has_levels ? std::min(rows_ == 1 ? 1 : together, chunk_) : chunk_;
   }
 
   void declare() {
-    for (const View* v : {&s_.x_codes, &s_.negatives, &s_.x_scales, &s_.weight, &s_.scales}) reads(*v);
-    for (const std::optional<View>* v : {&s_.x_zeros, &s_.zeros, &s_.minima, &s_.sums, &s_.bias}) {
+    for (const View* v : {&s_.x_codes, &s_.negatives, &s_.x_scales, &s_.weight, &s_.scales.reals}) reads(*v);
+    for (const std::optional<View>* v : {&s_.x_zeros, &s_.zeros, &s_.sums, &s_.bias, &s_.scales.fine}) {
       if (*v) reads(**v);
+    }
+    if (s_.minima) {
+      reads(s_.minima->reals);
+      if (s_.minima->fine) reads(*s_.minima->fine);
     }
     writes(s_.y);
   }
 
-  // The weights from a panel on.
-  BlockGemm part(const Memory& memory, int64_t panel) const {
+  // The weights of some panels.
+  BlockGemm part(const Memory& memory, int64_t panel, int64_t panels, uint8_t* scratch) const {
     BlockGemm g{};
     const int64_t values = panel * cut_.w_blocks * kPanel;
+    g.scratch = scratch;
+    auto* to = reinterpret_cast<float*>(scratch + kernel_scratch());
     g.x_blocks = static_cast<size_t>(cut_.x_blocks);
     g.w_blocks = static_cast<size_t>(cut_.w_blocks);
     g.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
-    g.scales = block_reals(s_.scales, memory, values);
+    g.scales = scales_.read(memory, panel, panels, 0, cut_.w_blocks, to);
+    if (scales_.has_levels()) to += level_values();
+    if (minima_) g.minima = minima_->read(memory, panel, panels, 0, cut_.w_blocks, to);
     if (s_.zeros) g.zeros = s_.zeros->at<const uint8_t>(memory) + values;
     g.zero = s_.zero;
-    g.minima = block_reals(s_.minima, memory, values);
     if (s_.sums) g.sums = s_.sums->at<const int32_t>(memory) + panel * cut_.pieces * kPanel;
     if (s_.bias) g.bias = s_.bias->at<const float>(memory) + panel * kPanel;
     g.k = static_cast<size_t>(cut_.k);
@@ -190,7 +219,7 @@ class BlockLinear final : public Step {
     g.x_every = static_cast<size_t>(cut_.x_every);
     g.w_every = static_cast<size_t>(cut_.w_every);
     g.y_pitch = static_cast<size_t>(s_.y.strides[0] / 4);
-    g.columns = static_cast<size_t>(std::min(chunk_ * kPanel, columns_ - panel * kPanel));
+    g.columns = static_cast<size_t>(std::min(panels * kPanel, columns_ - panel * kPanel));
     return g;
   }
 
@@ -198,7 +227,10 @@ class BlockLinear final : public Step {
   BlockLinearSpec s_;
   BlockCut cut_;
   int64_t rows_, columns_;
+  BlockValuesReader scales_;
+  std::optional<BlockValuesReader> minima_;
   int64_t block_ = 1, chunk_ = 1, blocks_ = 0, chunks_ = 0;  // rows and panels of an item
+  int64_t together_ = 1;  // panels of a call
 };
 
 }  // namespace
@@ -267,16 +299,6 @@ std::vector<uint8_t> halve_block_values(std::span<const float> values) {
   const auto* const from = is_exact ? reinterpret_cast<const uint8_t*>(halves.data())
                                     : reinterpret_cast<const uint8_t*>(values.data());
   return {from, from + values.size() * (is_exact ? sizeof(uint16_t) : sizeof(float))};
-}
-
-BlockReals block_reals(const std::optional<View>& view, const Memory& memory, int64_t at) {
-  if (!view) return {nullptr, false};
-  if (view->type == Type::f16) return {view->at<const uint16_t>(memory) + at, true};
-  return {view->at<const float>(memory) + at, false};
-}
-
-void demand_reals(const View& v, size_t values, const char* what) {
-  demand_vector(v, v.type == Type::f16 ? Type::f16 : Type::f32, values, what);
 }
 
 std::vector<int32_t> sum_block_codes(std::span<const uint8_t> packed, int64_t n, int bits,

@@ -8,6 +8,7 @@
 
 #include "kernels/block_gemm/block_gemm.h"
 #include "runtime/step.h"
+#include "steps/common/block_values.h"
 
 namespace intact {
 
@@ -43,10 +44,10 @@ struct BlockLinearSpec {
   View y;  // f32 [rows, n], neighbours side by side
   int bits;  // 4 or 8
   View weight;  // u8 [bytes], packed, as are those below
-  View scales;  // f32 or f16 [panels, w_blocks, 16]
-  std::optional<View> zeros;  // u8, likewise; none: all are `zero`
+  BlockValues scales;
+  std::optional<View> zeros;  // u8 [panels, w_blocks, 16]; none: all are `zero`
   int32_t zero;
-  std::optional<View> minima;  // f32 or f16, likewise
+  std::optional<BlockValues> minima;
   std::optional<View> sums;  // i32 [panels, pieces, 16], where there are x_zeros
   std::optional<View> bias;  // f32 [panels, 16]
 };
@@ -78,10 +79,6 @@ std::vector<T> pack_block_values(std::span<const T> values, int64_t n) {
 
 // Values as bytes of float16 where that holds all of them exactly, else as they are.
 std::vector<uint8_t> halve_block_values(std::span<const float> values);
-// The number of blocks from `at` on; none of no view.
-BlockReals block_reals(const std::optional<View>& view, const Memory& memory, int64_t at);
-// Throws std::invalid_argument unless a view has so many numbers of float16 or float32.
-void demand_reals(const View& v, size_t values, const char* what);
 
 // Bits that codes of `bits` bits take in panels.
 constexpr int packed_bits(int bits) { return bits <= 4 ? 4 : 8; }

@@ -36,6 +36,12 @@ def plan_of(
     if "m" in offsets:
         constants["m"] = rng.normal(0, 0.1, (n, blocks)).astype(np.float32)
         optional["minima"] = "m"
+    if "l" in offsets:
+        supers = 1 if blocks % 2 else blocks // 2
+        constants["s"] = constants["s"][:, :supers].astype(np.float16).astype(np.float32)
+        constants["m"] = rng.normal(0, 1e-3, (n, supers)).astype(np.float32)
+        constants |= {name: rng.integers(-128, 128, (n, blocks)).astype(np.int8) for name in ("ss", "sm")}
+        optional |= {"minima": "m", "sub_scales": "ss", "sub_minima": "sm"}
     if bias:
         constants["b"] = rng.normal(0, 1, n).astype(np.float32)
         optional["bias"] = "b"
@@ -52,8 +58,8 @@ def check(plan: Plan, rng: np.random.Generator, threads: int = 2) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("bits", [2, 4, 5, 8])
-@pytest.mark.parametrize("offsets", ["", "z", "m", "zm"])
+@pytest.mark.parametrize("bits", [2, 4, 5, 6, 8])
+@pytest.mark.parametrize("offsets", ["", "z", "m", "zm", "l"])
 def test_every_kernel(kernel: str, bits: int, offsets: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
     rng = np.random.default_rng(bits)
@@ -62,6 +68,7 @@ def test_every_kernel(kernel: str, bits: int, offsets: str, monkeypatch: pytest.
         (3, 300, 130, 24),
         (14, 9, 3, 16),
         (100, 136, 65, 136),
+        (2, 1056, 40, 32),
         (0, 8, 8, 8),
     ]:
         check(plan_of(rng, rows, k, n, bits, block, offsets, bias=rows % 2 == 1), rng)

@@ -17,7 +17,7 @@ from intact.kernels import kernel_list
 
 MULTIPLY = [k.name for k in kernel_list() if k.family == "block_gemm" and k.available]
 QUANTIZE = [k.name for k in kernel_list() if k.family == "dynamic_quantize" and k.available]
-OFFSETS = ("none", "zeros", "minima", "both")
+OFFSETS = ("none", "zeros", "minima", "both", "levels")
 
 
 def pack_codes(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
@@ -30,6 +30,7 @@ def plan_of(
 ) -> Plan:  # fmt: skip
     """Return a plan that quantizes rows of floats and multiplies them; x_block 0: one range for all."""
     blocks = -(-k // block)
+    supers = max(n for n in range(1, blocks + 1) if blocks % n == 0 and n < max(blocks, 2))
     constants: dict[str, Any] = {
         "w": pack_codes(rng.integers(0, 2**bits, (n, k), np.uint8), bits),
         "s": rng.normal(0, 0.02, (n, blocks)).astype(np.float32),
@@ -42,6 +43,11 @@ def plan_of(
     if offsets in ("minima", "both"):
         constants["m"] = rng.normal(0, 0.1, (n, blocks)).astype(np.float32)
         optional["minima"] = "m"
+    if offsets == "levels":
+        constants["s"] = rng.normal(0, 4e-4, (n, supers)).astype(np.float16).astype(np.float32)
+        constants["m"] = rng.normal(0, 1e-3, (n, supers)).astype(np.float32)
+        constants |= {name: rng.integers(-128, 128, (n, blocks)).astype(np.int8) for name in ("ss", "sm")}
+        optional |= {"minima": "m", "sub_scales": "ss", "sub_minima": "sm"}
     ranges = (rows, -(-k // x_block)) if x_block else ()
     tensors = [
         Tensor("x", "float32", (rows, k)),
@@ -70,7 +76,7 @@ def check(plan: Plan, x: NDArray[np.float32], threads: int = 2) -> None:
 
 
 @pytest.mark.parametrize("kernel", MULTIPLY)
-@pytest.mark.parametrize("bits", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 7, 8])
 @pytest.mark.parametrize("offsets", OFFSETS)
 @pytest.mark.parametrize("signed", [True, False])
 def test_every_kernel(
@@ -79,8 +85,8 @@ def test_every_kernel(
     monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
     rng = np.random.default_rng(bits)
     for rows, k, n, block, x_block in [
-        (1, 64, 33, 32, 32), (13, 100, 16, 32, 32), (5, 37, 20, 64, 37), (3, 96, 7, 16, 48),
-        (27, 64, 40, 64, 16), (2, 9, 3, 16, 16), (4, 80, 17, 16, 0), (1, 301, 33, 512, 0),
+        (1, 64, 33, 32, 32), (1, 192, 50, 16, 32), (4, 256, 20, 32, 32), (13, 100, 16, 32, 32), (5, 37, 20, 64, 37), (3, 96, 7, 16, 48),
+        (27, 64, 40, 64, 16), (3, 160, 17, 32, 16), (7, 512, 70, 32, 64), (1, 48, 9, 48, 24), (2, 9, 3, 16, 16), (4, 80, 17, 16, 0), (1, 301, 33, 512, 0),
     ]:  # fmt: skip
         x = rng.normal(0, 3, (rows, k)).astype(np.float32)
         check(plan_of(rng, rows, k, n, bits, block, x_block, signed, offsets), x)

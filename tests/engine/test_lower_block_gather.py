@@ -215,7 +215,8 @@ def test_explain_says_what_keeps_a_table_elsewhere() -> None:
 
 @pytest.mark.parametrize("bits", range(2, 9))
 @pytest.mark.parametrize("k", [1, 7, 33, 64])
-def test_any_bits_with_minima(bits: int, k: int) -> None:
+@pytest.mark.parametrize("has_levels", [False, True])
+def test_any_bits_with_minima(bits: int, k: int, has_levels: bool) -> None:
     rng = np.random.default_rng(bits)
     blocks = -(-k // 16)
     constants = {
@@ -224,7 +225,13 @@ def test_any_bits_with_minima(bits: int, k: int) -> None:
         "z": rng.integers(0, 2**bits, (ROWS, blocks), np.uint8),
         "m": rng.normal(0, 1, (ROWS, blocks)).astype(np.float32),
     }
-    step = BlockGather("rows", ("rows",), "i", "y", "w", "s", k, bits, 16, "z", "m")
+    names = {}
+    if has_levels:
+        names = {"sub_scales": "ss", "sub_minima": "sm"}
+        constants |= {name: rng.integers(-128, 128, (ROWS, blocks)).astype(np.int8) for name in ("ss", "sm")}
+        supers = 2 if blocks % 2 == 0 else 1
+        constants |= {name: constants[name][:, :supers].copy() for name in ("s", "m")}
+    step = BlockGather("rows", ("rows",), "i", "y", "w", "s", k, bits, 16, "z", "m", **names)
     tensors = {"i": Tensor("i", "int32", (3, 5)), "y": Tensor("y", "float32", (3, 5, k))}
     plan = Plan((step,), tensors, constants, ("i",), ("y",))
     feeds = {"i": rng.integers(-ROWS, ROWS, (3, 5)).astype(np.int32)}

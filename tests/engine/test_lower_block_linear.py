@@ -302,7 +302,7 @@ def test_a_sum_with_other_readers_stays() -> None:
 
 
 def own_model(x_block: int, bias: bool = False, **changes: Any) -> onnx.ModelProto:
-    """A BlockLinear with codes of 5 bits, zero points and minima, in blocks of 24."""
+    """A BlockLinear with codes of 5 bits, zero points and minima, in blocks of 24; `changes` may add levels."""
     rng, form = np.random.default_rng(5), {"K": K, "bits": 5, "block": 24, "x_block": x_block}
     form |= {key: changes.pop(key) for key in list(changes) if key in form}
     constants = {
@@ -312,6 +312,7 @@ def own_model(x_block: int, bias: bool = False, **changes: Any) -> onnx.ModelPro
         **changes,
     }  # fmt: skip
     y, inputs = "p" if bias else "y", ["x", "w", "s", "z", "m"]
+    inputs += ["", *(name if name in constants else "" for name in ("ss", "sm"))] if "ss" in constants else []
     nodes = [helper.make_node("BlockLinear", inputs, [y], name="product", domain="intact", **form)]
     if bias:
         nodes.append(helper.make_node("Add", ["p", "b"], ["y"], name="bias"))
@@ -322,8 +323,15 @@ def own_model(x_block: int, bias: bool = False, **changes: Any) -> onnx.ModelPro
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("x_block", [0, 8, 24, 72])
-def test_block_linear_with_minima(x_block: int, bias: bool) -> None:
-    model = own_model(x_block, bias)
+@pytest.mark.parametrize("levels", [(), ("ss",), ("ss", "sm")], ids=str)
+def test_block_linear_with_minima(x_block: int, bias: bool, levels: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(8)
+    integers: dict[str, Any] = {name: rng.integers(-128, 128, (N, 3)).astype(np.int8) for name in levels}
+    if levels:
+        integers["s"] = rng.normal(0, 1e-3, (N, 1)).astype(np.float32)
+    if "sm" in levels:
+        integers["m"] = rng.normal(0, 0.02, (N, 1)).astype(np.float32)
+    model = own_model(x_block, bias, **integers)
     plan = lower(model)
     in_codes, in_floats = ["dynamic_quantize", "block_linear"], ["block_float_linear", *["binary"] * bias]
     assert [step.kind for step in plan.steps] == (in_codes if x_block else in_floats)
@@ -332,7 +340,10 @@ def test_block_linear_with_minima(x_block: int, bias: bool) -> None:
     np.testing.assert_array_equal(got, want)
     constants = {value.name: onnx.numpy_helper.to_array(value) for value in model.graph.initializer}
     codes = split_stream(constants["w"], 5, K)
-    weights = BlockWeights(codes, "uint5", constants["s"], 24, constants["z"], constants["m"])
+    floats, minima = (
+        constants[name] * constants.get(f"s{name}", np.int8(1)).astype(np.float32) for name in "sm"
+    )
+    weights = BlockWeights(codes, "uint5", floats, 24, constants["z"], minima)
     expected = x.astype(np.float64) @ dequantize_blocks(weights).T.astype(np.float64)
     expected += constants["b"] if bias else 0
     tolerance = 2e-2 if x_block else 1e-6
@@ -346,6 +357,8 @@ def test_block_linear_with_minima(x_block: int, bias: bool) -> None:
         {"block": 36, "x_block": 24},
         {"s": np.ones((N, 2), np.float32)}, {"z": np.ones(N, np.uint8)}, {"m": np.ones((N, 3), np.int32)},
         {"w": np.ones((N, 45), np.int8)}, {"s": np.ones((N, 3), np.int8)}, {"x_block": -1},
+        {"ss": np.ones((N, 3), np.int8), "s": np.ones((N, 2), np.float32)}, {"ss": np.ones((N, 3), np.int32)},
+        {"ss": np.ones((N, 2), np.int8)}, {"ss": np.ones((N, 3), np.int8), "s": np.ones((N, 3), np.int8)},
     ],
     ids=str,
 )  # fmt: skip

@@ -13,25 +13,43 @@ struct BlockConstants {
         scales(f.constant("scales", Type::f32, 2)),
         zero_points(f.constant("zero_points", Type::u8, 2, true)),
         minima(f.constant("minima", Type::f32, 2, true)),
+        sub_scales(f.constant("sub_scales", Type::i8, 2, true)),
+        sub_minima(f.constant("sub_minima", Type::i8, 2, true)),
         inputs(f.integer("inputs")),
         bits(f.integer("bits")),
         block(f.integer("block")) {}
 
   void check(const Checker& checker) const {
-    const Shape &codes = checker.sizes(weight), &ranges = checker.sizes(scales);
+    const Shape& codes = checker.sizes(weight);
     const int64_t most = int64_t{1} << 24;
     checker.that(2 <= bits && bits <= 8, "codes of 2 to 8 bits");
     checker.that(0 < inputs && inputs <= most && 0 < block, "blocks of elements");
     checker.that(0 < codes[0] && codes[0] <= most && codes[1] == (inputs * bits + 7) / 8,
                  "packed codes for each row");
-    checker.that(ranges[0] == codes[0] && ranges[1] == (inputs - 1) / block + 1, "a scale for each block");
-    for (const int value : {zero_points, minima}) {
-      checker.that(value == kNoValue || checker.sizes(value) == ranges, "as many offsets as scales");
-    }
+    check_levels(checker, scales, sub_scales);
+    if (minima != kNoValue) check_levels(checker, minima, sub_minima);
+    checker.that(minima != kNoValue || sub_minima == kNoValue, "no integers of minima that there are not");
+    checker.that(zero_points == kNoValue || has_blocks(checker, zero_points), "a zero point for each block");
   }
 
-  int weight, scales, zero_points, minima;
+  int weight, scales, zero_points, minima, sub_scales, sub_minima;
   int64_t inputs, bits, block;
+
+ private:
+  bool has_blocks(const Checker& checker, int value) const {
+    const Shape& sizes = checker.sizes(value);
+    return sizes[0] == checker.sizes(weight)[0] && sizes[1] == (inputs - 1) / block + 1;
+  }
+
+  // A number for each block; or integers of them, and a number for as many blocks of each row.
+  void check_levels(const Checker& checker, int reals, int fine) const {
+    if (fine == kNoValue) return checker.that(has_blocks(checker, reals), "a number for each block");
+    checker.that(has_blocks(checker, fine), "an integer for each block");
+    const Shape& supers = checker.sizes(reals);
+    checker.that(
+        supers[0] == checker.sizes(fine)[0] && supers[1] > 0 && checker.sizes(fine)[1] % supers[1] == 0,
+        "super-blocks of as many blocks each");
+  }
 };
 
 }  // namespace intact::engine

@@ -34,7 +34,7 @@ struct BlockGather final : PlanStep {
                          to.rows(),
                          {},
                          false,
-                         binding.constant(table.scales),
+                         levels(binding, table.scales, table.sub_scales),
                          {},
                          {},
                          static_cast<int>(table.bits),
@@ -44,9 +44,15 @@ struct BlockGather final : PlanStep {
     spec.codes = spec.is_packed ? packed_vector(binding, panels_of(binding, table), Type::u8)
                                 : binding.constant(table.weight);
     if (table.zero_points != kNoValue) spec.zeros = binding.constant(table.zero_points);
-    if (table.minima != kNoValue) spec.minima = binding.constant(table.minima);
+    if (table.minima != kNoValue) spec.minima = levels(binding, table.minima, table.sub_minima);
     binding.add(make_block_gather(spec));
     to.finish(binding);
+  }
+
+  static BlockRowValues levels(Binding& binding, int reals, int fine) {
+    BlockRowValues found{binding.constant(reals), {}};
+    if (fine != kNoValue) found.fine = binding.constant(fine);
+    return found;
   }
 
   int index, y;

@@ -56,10 +56,10 @@ struct PackedBlocks {
         form_(name_of_blocks(w)),
         bytes_(panels_of(binding, w)) {
     codes = packed_vector(binding, bytes_, Type::u8);
-    scales = reals(binding, w.scales, "block_scales");
+    scales = levels(binding, w.scales, w.sub_scales, "scales");
     zero = 1 << (w.bits - 1);
     if (w.zero_points != kNoValue) pack_zeros(binding, w.zero_points);
-    if (w.minima != kNoValue) minima = reals(binding, w.minima, "block_minima");
+    if (w.minima != kNoValue) minima = levels(binding, w.minima, w.sub_minima, "minima");
   }
 
   // Sums of the codes of each piece.
@@ -73,20 +73,27 @@ struct PackedBlocks {
 
   // A constant with numbers for each output.
   template <class T>
-  View values(Binding& binding, int value, const char* form, Type type) const {
+  View values(Binding& binding, int value, const std::string& form, Type type) const {
     const auto pack = [&](const Bytes& b) { return bytes_of_values(pack_block_values(b.as<T>(), n_)); };
     return packed_vector(binding, binding.packed(value, form, pack, type), type);
   }
 
   int bits;  // 4 or 8
-  View codes, scales;
+  View codes;
+  BlockValues scales;
   std::optional<View> zeros;  // none: all are `zero`
   int32_t zero;
-  std::optional<View> minima;
+  std::optional<BlockValues> minima;
 
  private:
+  BlockValues levels(Binding& binding, int value, int fine, const std::string& what) const {
+    BlockValues found{reals(binding, value, "block_" + what), {}};
+    if (fine != kNoValue) found.fine = values<int8_t>(binding, fine, "block_sub_" + what, Type::i8);
+    return found;
+  }
+
   // Numbers of blocks as float16 where that is exact: half of what a row of a product reads beside the codes.
-  View reals(Binding& binding, int value, const char* form) const {
+  View reals(Binding& binding, int value, const std::string& form) const {
     const auto pack = [&](const Bytes& b) {
       return halve_block_values(pack_block_values(b.as<float>(), n_));
     };

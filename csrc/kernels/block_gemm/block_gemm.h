@@ -25,6 +25,15 @@ struct BlockReals {
   bool is_half;
 };
 
+// Numbers of blocks of a panel in two levels: sub-scales of blocks under scales of super-blocks.
+struct BlockLevels {
+  const int8_t* fine;  // [blocks][16]
+  BlockReals coarse;  // [supers][16]
+  size_t each;  // blocks of a super-block
+  size_t from, blocks;  // those that are multiplied
+  float* to;  // [blocks][16], from `from` on: fl32(fine * coarse)
+};
+
 struct BlockGemm {
   const int8_t* x;  // [groups], of group * units * 8 codes, zeros behind the last
   size_t rows;
@@ -71,6 +80,7 @@ struct BlockGemmOps {
   void (*multiply8)(const BlockGemm& g);
   void (*widen4)(const BlockFloats& w);
   void (*widen8)(const BlockFloats& w);
+  void (*multiply_levels)(const BlockLevels& l);
 };
 
 // Elements of a piece.

@@ -267,6 +267,23 @@ void widen(const BlockFloats& w) {
   }
 }
 
+template <class V>
+void multiply_levels(const BlockLevels& l) {
+  for (size_t lane = 0; lane < kBlockPanel; lane += V::kWidth) {
+    const auto* fine = reinterpret_cast<const uint8_t*>(l.fine) + l.from * kBlockPanel + lane;
+    float* to = l.to + lane;
+    size_t super = l.from / l.each, left = l.each - l.from % l.each;
+    for (size_t b = 0; b < l.blocks; left = l.each, ++super) {
+      const F<V> coarse = load_reals<V>(l.coarse, super * kBlockPanel + lane);
+      for (const size_t end = std::min(b + left, l.blocks); b < end; ++b) {
+        V::store(to, V::to_float(V::load_s8(fine)) * coarse);
+        fine += kBlockPanel;
+        to += kBlockPanel;
+      }
+    }
+  }
+}
+
 template <class S>
 constexpr BlockGemmOps ops_of() {
   return {kGroup,
@@ -277,7 +294,8 @@ constexpr BlockGemmOps ops_of() {
           multiply<S, 4>,
           multiply<S, 8>,
           widen<typename S::V, 4>,
-          widen<typename S::V, 8>};
+          widen<typename S::V, 8>,
+          multiply_levels<typename S::V>};
 }
 
 }  // namespace intact::block_gemm

@@ -75,8 +75,18 @@ void widen(const BlockFloats& w) {
   }
 }
 
+void multiply_levels(const BlockLevels& l) {
+  for (size_t b = 0; b < l.blocks; ++b) {
+    for (size_t i = 0; i < kBlockPanel; ++i) {
+      const auto fine = static_cast<float>(l.fine[(l.from + b) * kBlockPanel + i]);
+      l.to[b * kBlockPanel + i] = fine * real(l.coarse, (l.from + b) / l.each * kBlockPanel + i);
+    }
+  }
+}
+
 }  // namespace
 
-const BlockGemmOps block_gemm_ref = {kGroup, true, 1, 0, 1, multiply<4>, multiply<8>, widen<4>, widen<8>};
+const BlockGemmOps block_gemm_ref = {kGroup,      true,        1,        0,        1,
+                                     multiply<4>, multiply<8>, widen<4>, widen<8>, multiply_levels};
 
 }  // namespace intact

@@ -214,7 +214,8 @@ const BlockGemmOps block_gemm_amx = {kGroup,
                                      multiply<4>,
                                      multiply<8>,
                                      block_gemm::widen<Avx512, 4>,
-                                     block_gemm::widen<Avx512, 8>};
+                                     block_gemm::widen<Avx512, 8>,
+                                     block_gemm::multiply_levels<Avx512>};
 
 }  // namespace intact
 #endif

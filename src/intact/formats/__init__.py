@@ -12,7 +12,7 @@ from intact.formats.ggml_types import GGML_TYPES, GgmlType
 from intact.formats.gguf_fields import GgufField
 from intact.formats.gguf_file import GgufFile, GgufTensor, write_gguf
 from intact.formats.gguf_rows import INTERLEAVED, with_halves
-from intact.formats.onnx_inputs import block_inputs, dequantize_inputs, nbits_inputs
+from intact.formats.onnx_inputs import BLOCK_INPUTS, block_inputs, dequantize_inputs, nbits_inputs
 from intact.formats.regrid import integer_codes, sort_by_group, take_rows
 from intact.formats.safetensors_file import SafetensorsFile, StoredTensor, write_safetensors
 from intact.formats.weight_files import GgufWeights, WeightFiles, floats_of, open_weights
@@ -20,7 +20,7 @@ from intact.formats.weight_files import GgufWeights, WeightFiles, floats_of, ope
 __all__ = [
     "FORMATS", "GGML_TYPES", "INTERLEAVED", "Conversion", "GgmlType", "GgufField", "GgufFile",
     "GgufTensor", "GgufWeights", "SafetensorsFile", "StoredTensor", "WeightDifference", "WeightFiles",
-    "block_inputs", "compare_weights", "convert", "dequantize_inputs", "floats_of", "holders",
+    "BLOCK_INPUTS", "block_inputs", "compare_weights", "convert", "dequantize_inputs", "floats_of", "holders",
     "integer_codes", "nbits_inputs", "open_weights", "sort_by_group", "take_rows", "with_halves",
     "write_gguf", "write_safetensors",
 ]  # fmt: skip

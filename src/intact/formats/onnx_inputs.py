@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
 from intact.formats.regrid import BlockGrid, regrid
-from intact.numerics import BlockWeights, block_minima, block_scales, join_stream
+from intact.numerics import BlockWeights, join_stream, split_levels
 
+BLOCK_INPUTS = ("codes", "scales", "zero_points", "minima", "bias", "sub_scales", "sub_minima")
+"""Of BlockLinear behind the data, in order."""
 _SCALES = ("float32", "float16", "bfloat16")
 
 
@@ -72,17 +74,15 @@ def block_inputs(weights: BlockWeights) -> tuple[dict[str, NDArray], dict[str, i
     Args:
         weights: Shape [N, K], 2 to 8 bits, any block.
     Returns:
-        ``codes`` uint8 [N, bytes], without a sign; ``scales`` [N, blocks]; where they are needed
-        ``zero_points`` uint8 [N, blocks] and ``minima`` [N, blocks]; and K, bits and block.
+        ``codes`` uint8 [N, bytes], without a sign; where they are needed ``zero_points`` uint8 [N, blocks]; what
+        `split_levels` gives; and K, bits and block.
     """
     middle, codes = 2 ** (weights.bits - 1), weights.codes
     points = np.zeros(weights.scales.shape, np.int16) if weights.zero_points is None else weights.zero_points
     if codes.dtype == np.int8:
         codes, points = codes.view(np.uint8) + np.uint8(middle), points.astype(np.int16) + middle
     points = points.astype(np.uint8)
-    arrays: dict[str, NDArray | None] = {
-        "codes": join_stream(codes, weights.bits, 1), "scales": block_scales(weights),
-        "zero_points": None if (points == middle).all() else points, "minima": block_minima(weights),
-    }  # fmt: skip
-    numbers = {"K": weights.shape[1], "bits": weights.bits, "block": weights.block_size}
-    return {name: array for name, array in arrays.items() if array is not None}, numbers
+    arrays = {"codes": join_stream(codes, weights.bits, 1), **split_levels(weights)}
+    if not (points == middle).all():
+        arrays["zero_points"] = points
+    return arrays, {"K": weights.shape[1], "bits": weights.bits, "block": weights.block_size}

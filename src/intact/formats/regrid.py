@@ -200,6 +200,8 @@ def integer_codes(weights: BlockWeights) -> BlockWeights:
     table = code_values(weights.format)
     assert table is not None
     steps = (table / unit).astype(np.int8)[weights.codes]
+    if unit == 1:
+        return replace(weights, codes=steps, format=name)
     scales, minima = block_scales(weights) * unit, block_minima(weights)
     return BlockWeights(steps, name, scales, weights.block_size, minima=minima, groups=weights.groups)
 

@@ -25,6 +25,8 @@ from intact.numerics.blocks.dynamic_activations import DynamicActivations as Dyn
 from intact.numerics.blocks.dynamic_activations import quantize_dynamic
 from intact.numerics.blocks.dynamic_conv import dynamic_conv
 from intact.numerics.blocks.dynamic_states import DynamicStateWeights as DynamicStateWeights
+from intact.numerics.blocks.scale_levels import join_levels as join_levels
+from intact.numerics.blocks.scale_levels import split_levels as split_levels
 from intact.numerics.cum_sum import CUM_SUM_DTYPES as CUM_SUM_DTYPES
 from intact.numerics.cum_sum import cum_sum
 from intact.numerics.elementwise import ELEMENTWISE, elementwise

@@ -35,7 +35,7 @@ def find_block_weights(graph: ir.Graph, constants: Constants) -> Iterator[tuple[
         if (
             codes is None
             or codes.name is None
-            or any(v is not None and v not in constants for v in node.inputs[1:5])
+            or any(v is not None and v not in constants for v in (*node.inputs[1:5], *node.inputs[6:8]))
         ):
             continue
         if at or (codes in constants and codes.dtype in FORMATS and FORMATS[codes.dtype] in _STORED):
@@ -77,15 +77,19 @@ def _nbits(node: ir.Node, constants: Constants) -> BlockWeights | None:
 
 def _own(node: ir.Node, constants: Constants) -> BlockWeights | None:
     form = ops.BlockLinear.of(node)
-    codes, scales, points, minima = (constants(input_of(node, at)) for at in range(1, 5))
+    codes, scales, points, minima, fine, fine_minima = (
+        constants(input_of(node, at)) for at in (1, 2, 3, 4, 6, 7)
+    )
     if codes is None or scales is None or codes.dtype != np.uint8 or codes.ndim != 2:
         return None
     if not 2 <= form.bits <= 8 or form.K < 1 or codes.shape[1] != -(-form.K * form.bits // 8):
         return None
     fields, name = split_stream(codes, form.bits, form.K), f"uint{form.bits}"
+    supers, super_minima = None if fine is None else scales, None if fine_minima is None else minima
+    scales, minima = scales if fine is None else fine, minima if fine_minima is None else fine_minima
     if points is None:
         points = np.full(scales.shape, 2 ** (form.bits - 1), np.uint8)
-    return BlockWeights(fields, name, scales, form.block, points, minima)
+    return BlockWeights(fields, name, scales, form.block, points, minima, supers, super_minima)
 
 
 def _behind_dequantize(node: ir.Node, constants: Constants) -> BlockWeights | None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError, UnsupportedError
-from intact.formats import block_inputs, floats_of, nbits_inputs, sort_by_group
+from intact.formats import BLOCK_INPUTS, block_inputs, floats_of, nbits_inputs, sort_by_group
 from intact.graph import Composer
 from intact.graph.ops import MICROSOFT, BlockLinear
 from intact.lm.decoders.decoder_weights import DecoderWeights
@@ -182,9 +182,10 @@ class _Decoder:
     def _own_node(self, op_type: str, x: str, y: str, weight: BlockWeights, **numbers: int) -> None:
         """Write a BlockLinear or BlockGather."""
         arrays, attributes = block_inputs(weight)
+        last = max(map(BLOCK_INPUTS.index, arrays))
         names = [
             self._composer.constant(f"{y}.{name}", arrays[name]) if name in arrays else ""
-            for name in ("codes", "scales", "zero_points", "minima")
+            for name in BLOCK_INPUTS[: last + 1]
         ]
         self._composer.node(
             op_type, [x, *names], [y], name=y, domain=BlockLinear.domain, **attributes, **numbers

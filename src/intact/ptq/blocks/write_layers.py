@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from intact.formats import block_inputs, dequantize_inputs, nbits_inputs
+from intact.formats import BLOCK_INPUTS, block_inputs, dequantize_inputs, nbits_inputs
 from intact.graph import Inserter, Model, Namer, Value, input_of, is_op, ops, take_place
 from intact.numerics import BlockWeights
 from intact.ptq.blocks.linear_layers import LinearLayer
@@ -107,12 +107,14 @@ def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, 
 
     def insert_product(insert: Inserter, x: Value, scaled: BlockWeights, bias: NDArray | None) -> Value:
         arrays, numbers = block_inputs(scaled)
-        stem, names = layer.weight.name or layer.name, ("codes", "scales", "zero_points", "minima")
+        stem = layer.weight.name or layer.name
+        if bias is not None:
+            arrays["bias"] = bias
         read: list[Value | None] = [x]
         read += [
-            insert.constant(f"{stem}.{name}", arrays[name]) if name in arrays else None for name in names
+            insert.constant(f"{stem}.{name}", arrays[name]) if name in arrays else None
+            for name in BLOCK_INPUTS
         ]
-        read.append(None if bias is None else insert.constant(f"{stem}.bias", bias))
         while read[-1] is None:
             read.pop()
         domain = ops.BlockLinear.domain

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import PlanBuilder
 from intact.engine.steps.products.block_linear import misfit
-from intact.numerics import TABLE_FORMATS, BlockWeights, block_minima, block_scales, join_stream
+from intact.numerics import TABLE_FORMATS, BlockWeights, join_stream, split_levels
 
 _FIRST = 64  # elements that are compared before all are
 
@@ -35,17 +35,15 @@ def hold_blocks(builder: PlanBuilder, base: str, weights: BlockWeights) -> dict[
     called: a table that is gathered from and multiplied by is stored once.
     """
     codes, zero = _without_sign(weights)
-    minima = block_minima(weights)
 
     def hold(part: str, array: NDArray[Any] | None) -> str:
         return "" if array is None else _find_equal(builder, array) or builder.hold(f"{base}.{part}", array)
 
     return {
         "weight": hold("codes", join_stream(codes, weights.bits, 1)),
-        "scales": hold("scales", block_scales(weights)),
+        **{name: hold(name, array) for name, array in split_levels(weights).items()},
         "inputs": weights.shape[1], "bits": weights.bits, "block": weights.block_size,
         "zero_points": hold("zero_points", zero),
-        "minima": hold("minima", minima),
     }  # fmt: skip
 
 

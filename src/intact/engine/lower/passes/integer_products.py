@@ -91,7 +91,7 @@ def _join_bias(node: Node, scene: Scene) -> Outcome:
     rows = None if codes is None or codes.shape is None else tuple(codes.shape[:1])
     if bias is None or array is None or array.shape != rows:
         return None
-    node.resize_inputs(6)
+    node.resize_inputs(max(6, len(node.inputs)))
     node.replace_input_with(5, bias)
     scene.replace(add, node.outputs[0])
     return f"{node.op_type} adds its bias"

@@ -27,7 +27,8 @@ class BlockGather(Step):
 
     Attributes:
         index: int32 or int64. Negative ones count from the end; what is out of range is an error.
-        weight, scales, inputs, bits, block, zero_points, minima: The table, as `BlockConstants` says.
+        weight, scales, inputs, bits, block, zero_points, minima, sub_scales, sub_minima: The table, as
+            `BlockConstants` says.
     """
 
     kind = "block_gather"
@@ -40,6 +41,8 @@ class BlockGather(Step):
     block: int
     zero_points: Annotated[str, Const("uint8", 2)] = ""
     minima: Annotated[str, Const("float32", 2)] = ""
+    sub_scales: Annotated[str, Const("int8", 2)] = ""
+    sub_minima: Annotated[str, Const("int8", 2)] = ""
 
     def check(self, checker: Checker) -> None:
         check_block_constants(self, checker)

@@ -26,8 +26,8 @@ class BlockFloatLinear(Step):
     """Floats x [..., in] times the floats of weights in blocks (N67), from the bias [out] on (N51).
 
     Attributes:
-        weight, scales, inputs, bits, block, zero_points, minima: The weights, as `BlockConstants` says; a
-            row for each output.
+        weight, scales, inputs, bits, block, zero_points, minima, sub_scales, sub_minima: The weights, as
+            `BlockConstants` says; a row for each output.
     """
 
     kind = "block_float_linear"
@@ -40,6 +40,8 @@ class BlockFloatLinear(Step):
     block: int
     zero_points: Annotated[str, Const("uint8", 2)] = ""
     minima: Annotated[str, Const("float32", 2)] = ""
+    sub_scales: Annotated[str, Const("int8", 2)] = ""
+    sub_minima: Annotated[str, Const("int8", 2)] = ""
     bias: Annotated[str, Const("float32", 1)] = ""
 
     def check(self, checker: Checker) -> None:

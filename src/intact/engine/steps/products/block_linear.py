@@ -31,8 +31,8 @@ class BlockLinear(Step):
         x: int8 or uint8.
         x_scales: float32 without axes, or [..., blocks].
         x_zero_points: uint8, likewise; "" for zeros.
-        weight, scales, inputs, bits, block, zero_points, minima: The weights, as `BlockConstants` says; a
-            row for each output.
+        weight, scales, inputs, bits, block, zero_points, minima, sub_scales, sub_minima: The weights, as
+            `BlockConstants` says; a row for each output.
         x_block: Elements along `in` of a block of codes.
     """
 
@@ -49,6 +49,8 @@ class BlockLinear(Step):
     x_zero_points: Operand = ""
     zero_points: Annotated[str, Const("uint8", 2)] = ""
     minima: Annotated[str, Const("float32", 2)] = ""
+    sub_scales: Annotated[str, Const("int8", 2)] = ""
+    sub_minima: Annotated[str, Const("int8", 2)] = ""
     bias: Annotated[str, Const("float32", 1)] = ""
 
     def check(self, checker: Checker) -> None:

@@ -36,7 +36,7 @@ def lower_block_linear(builder: PlanBuilder, node: Node) -> None:
 
 
 def _read_weights(builder: PlanBuilder, node: Node) -> BlockWeights:
-    for index in (1, 2, 3, 4, 5):
+    for index in range(1, 8):
         if (value := input_of(node, index)) is not None and value not in builder.constants:
             raise NoMatch(f"its input {index} is computed")
     try:

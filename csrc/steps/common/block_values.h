@@ -1,0 +1,70 @@
+// Numbers of blocks of weights in panels: scales and minima, in one level or in two.
+#pragma once
+
+#include <optional>
+
+#include "kernels/block_gemm/block_gemm.h"
+#include "runtime/memory.h"
+#include "steps/common/views.h"
+
+namespace intact {
+
+// One for each block; or integers of blocks, each multiplied by the number of its super-block.
+struct BlockValues {
+  View reals;  // f32 or f16 [panels, blocks or supers, 16]
+  std::optional<View> fine;  // i8 [panels, blocks, 16]
+};
+
+// Gives kernels floats: products of two levels are worked out in scratch, for a few panels at a time.
+class BlockValuesReader {
+ public:
+  // Throws std::invalid_argument unless each of the blocks of so many panels has a number.
+  BlockValuesReader(const BlockGemmOps& ops, const BlockValues& values, int64_t panels, int64_t blocks,
+                    const char* what)
+      : ops_(ops), values_(values), blocks_(blocks), reals_(blocks) {
+    demand(panels > 0 && blocks > 0, what);
+    const auto size_of = [&](int64_t each) { return static_cast<size_t>(panels * each) * kBlockPanel; };
+    if (values.fine) {
+      demand_vector(*values.fine, Type::i8, size_of(blocks), what);
+      reals_ = values.reals.rank == 1 ? values.reals.sizes[0] / (panels * kPanel) : 0;
+      demand(reals_ > 0 && blocks % reals_ == 0, "whole super-blocks");
+    }
+    const Type type = values.reals.type == Type::f16 ? Type::f16 : Type::f32;
+    demand_vector(values.reals, type, size_of(reals_), what);
+  }
+
+  bool has_levels() const { return values_.fine.has_value(); }
+
+  // Numbers of `panels` panels, of blocks [from, from + count) of one panel or of all blocks of several. `to`
+  // takes the products of two levels, [panels][count][16].
+  BlockReals read(const Memory& memory, int64_t panel, int64_t panels, int64_t from, int64_t count,
+                  float* to) const {
+    if (!values_.fine) return reals(memory, panel * blocks_ + from);
+    BlockLevels levels{};
+    levels.each = static_cast<size_t>(blocks_ / reals_);
+    levels.from = static_cast<size_t>(from);
+    levels.blocks = static_cast<size_t>(count);
+    levels.to = to;
+    for (int64_t p = panel; p < panel + panels; ++p, levels.to += count * kPanel) {
+      levels.fine = values_.fine->at<const int8_t>(memory) + p * blocks_ * kPanel;
+      levels.coarse = reals(memory, p * reals_);
+      ops_.multiply_levels(levels);
+    }
+    return {to, false};
+  }
+
+ private:
+  static constexpr auto kPanel = static_cast<int64_t>(kBlockPanel);
+
+  BlockReals reals(const Memory& memory, int64_t at) const {
+    if (values_.reals.type == Type::f16)
+      return {values_.reals.at<const uint16_t>(memory) + at * kPanel, true};
+    return {values_.reals.at<const float>(memory) + at * kPanel, false};
+  }
+
+  const BlockGemmOps& ops_;
+  BlockValues values_;
+  int64_t blocks_, reals_;  // of a panel
+};
+
+}  // namespace intact
