@@ -31,7 +31,8 @@ class BlockFloatLinear final : public Step {
     demand(s.x.type == Type::f32 && s.y.type == Type::f32, "a product of floats is of float32");
     for (const View* v : {&s.x, &s.y}) demand(v->strides[0] % 4 == 0 && v->offset % 4 == 0, "rows of floats");
     demand(s.x.sizes[0] == rows_ && s.x.sizes[1] == cut.k, "rows are as long as the weights");
-    demand(s.bits == 4 || s.bits == 8, "codes have 4 or 8 bits");
+    demand(s.bits == 4 || s.bits == 8 || (packed_bits(s.bits, cut.k) == s.bits && s.bits > 4),
+           "codes have bits of panels");
     demand(columns_ > 0 && columns_ < kMostElements, "there are outputs");
     demand(cut.w_every == 1, "activations have no blocks");
     demand(kColumns % static_cast<int64_t>(floats.panel) == 0, "a tile is of whole panels");
@@ -51,7 +52,7 @@ class BlockFloatLinear final : public Step {
   size_t items() const override { return static_cast<size_t>(row_blocks_ * parts_of(columns_, kColumns)); }
   size_t scratch() const override {
     return align64(2 * static_cast<size_t>(block_) * sizeof(void*)) +
-           (tile_floats() + 2 * level_values()) * sizeof(float);
+           (tile_floats() + 2 * level_values()) * sizeof(float) + static_cast<size_t>(kDepthUnits) * 128;
   }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
@@ -123,6 +124,7 @@ class BlockFloatLinear final : public Step {
     const int64_t units = std::min(kDepthUnits, cut_.units - unit), block = unit / cut_.piece,
                   blocks = (unit + units - 1) / cut_.piece + 1 - block;
     float* const levels = tile + tile_floats();
+    auto* const bytes = reinterpret_cast<uint8_t*>(levels + 2 * level_values());
     BlockFloats w{};
     w.piece = static_cast<size_t>(cut_.piece);
     w.from = static_cast<size_t>(unit - block * cut_.piece);
@@ -131,8 +133,12 @@ class BlockFloatLinear final : public Step {
     w.pitch = pitch;
     const int64_t end = std::min(column + kColumns, columns_);
     for (int64_t at = column; at < end; at += width) {
-      const int64_t panel = at / width, from = panel * cut_.units + block * cut_.piece;
-      w.codes = s_.weight.at<const uint8_t>(memory) + from * s_.bits * 16;
+      const int64_t panel = at / width;
+      w.codes = s_.weight.at<const uint8_t>(memory) + (panel * cut_.units + unit) * s_.bits * 16;
+      if (s_.bits == 5 || s_.bits == 6) {
+        (s_.bits == 5 ? blocks_.expand5 : blocks_.expand6)(w.codes, w.units, bytes);
+        w.codes = bytes;
+      }
       w.scales = scales_.read(memory, panel, 1, block, blocks, levels);
       if (s_.zeros) w.zeros = s_.zeros->at<const uint8_t>(memory) + (panel * cut_.w_blocks + block) * width;
       w.zero = s_.zero;

@@ -10,7 +10,7 @@ namespace intact {
 struct BlockFloatLinearSpec {
   View x;  // f32 [rows, k], neighbours side by side
   View y;  // f32 [rows, n], likewise
-  int bits;  // 4 or 8
+  int bits;  // of packed codes
   View weight;  // packed, as for BlockLinearSpec
   BlockValues scales;
   std::optional<View> zeros;

@@ -31,8 +31,7 @@ class BlockGather final : public Step {
     octets_ = (k_ + kOctet - 1) / kOctet;
     if (s.is_packed) {
       const int64_t panels = (rows_ + kPanel - 1) / kPanel;
-      demand_vector(s.codes, Type::u8, static_cast<size_t>(panels * octets_ * unit_bytes()),
-                    "panels of codes");
+      demand_vector(s.codes, Type::u8, static_cast<size_t>(panels * panel_bytes()), "panels of codes");
     } else {
       demand_rows(s.codes);
       demand(s.codes.type == Type::u8 && s.codes.sizes[0] == rows_ && s.codes.sizes[1] == bytes_,
@@ -97,7 +96,7 @@ class BlockGather final : public Step {
     int64_t each_;
   };
 
-  int64_t unit_bytes() const { return packed_bits(s_.bits) * kPanel; }
+  int64_t panel_bytes() const { return octets_ * packed_bits(s_.bits, k_) * kPanel; }
 
   void unpack_row(const Memory& memory, int64_t row, float* y) const {
     if (!s_.is_packed) {
@@ -105,15 +104,11 @@ class BlockGather final : public Step {
       for (int64_t k = 0; k < k_; k += kOctet) unpack(codes + k / kOctet * s_.bits, y + k, k_ - k);
       return;
     }
-    const uint8_t* from = s_.codes.at<const uint8_t>(memory) + row / kPanel * octets_ * unit_bytes();
-    from += row % kPanel * 4;
-    for (int64_t k = 0; k < k_; k += kOctet, from += unit_bytes()) {
-      for (int64_t i = 0; i < std::min(k_ - k, kOctet); ++i) {
-        const uint8_t code = packed_bits(s_.bits) == 8 ? from[i / 4 * 64 + i % 4]
-                                                       : static_cast<uint8_t>(from[i % 4] >> i / 4 * 4 & 15);
-        y[k + i] = static_cast<float>(code);
-      }
-    }
+    const auto* const panel = s_.codes.at<const uint8_t>(memory) + row / kPanel * panel_bytes();
+    const int bits = packed_bits(s_.bits, k_);
+    for (int64_t k = 0; k < k_; ++k)
+      y[k] = static_cast<float>(
+          block_code(panel, bits, static_cast<size_t>(k), static_cast<size_t>(row % kPanel)));
   }
 
   void widen(const Memory& memory, int64_t row, float* y) const {

@@ -111,7 +111,8 @@ class BlockLinear final : public Step {
         columns_(s.y.sizes[1]),
         scales_(ops, s.scales, parts_of(columns_, kPanel), cut.w_blocks,
                 "a scale for each block of weights") {
-    demand(s.bits == 4 || s.bits == 8, "codes have 4 or 8 bits");
+    demand(s.bits == 4 || s.bits == 8 || (packed_bits(s.bits, cut.k) == s.bits && s.bits > 4),
+           "codes have bits of panels");
     demand_matrix(s.y, Type::f32, rows_, columns_, "outputs are float32");
     const auto group = static_cast<int64_t>(ops.group), groups = parts_of(rows_, group);
     demand_groups(s.x_codes, Type::i8, groups, cut.row_bytes() * group, "whole units");
@@ -141,9 +142,7 @@ class BlockLinear final : public Step {
   std::string name() const override { return name_of(&ops_); }
   size_t items() const override { return static_cast<size_t>(blocks_ * chunks_); }
   size_t scratch() const override {
-    const bool has_minima = minima_ && minima_->has_levels();
-    const size_t levels = (scales_.has_levels() ? 1u : 0u) + (has_minima ? 1u : 0u);
-    return kernel_scratch() + levels * static_cast<size_t>(level_values()) * sizeof(float);
+    return kernel_scratch() + code_bytes() + (has_levels_ ? 2 * level_values() * sizeof(float) : 0);
   }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
@@ -165,12 +164,17 @@ class BlockLinear final : public Step {
     g.x_scales = row_of<const float>(s_.x_scales, memory, group);
     if (s_.x_zeros) g.x_zeros = row_of<const int32_t>(*s_.x_zeros, memory, group);
     g.y = row_of<float>(s_.y, memory, row) + panel * kPanel;
-    s_.bits == 4 ? ops_.multiply4(g) : ops_.multiply8(g);
+    const bool is_wide = s_.bits == 8 || is_expanded_;
+    (is_wide        ? ops_.multiply8
+     : s_.bits == 4 ? ops_.multiply4
+     : s_.bits == 5 ? ops_.multiply5
+                    : ops_.multiply6)(g);
   }
 
+  // Of the panels of a call: what the kernel wants, codes of 8 bits, and products of two levels.
   size_t kernel_scratch() const { return align64(ops_.scratch * static_cast<size_t>(cut_.units)); }
-  // Products of two levels for the panels of a call.
-  int64_t level_values() const { return together_ * cut_.w_blocks * kPanel; }
+  size_t code_bytes() const { return is_expanded_ ? static_cast<size_t>(together_ * cut_.units) * 128 : 0; }
+  size_t level_values() const { return static_cast<size_t>(together_ * cut_.w_blocks * kPanel); }
 
   void cut_items() {
     using namespace tuning::block_products;
@@ -180,8 +184,11 @@ class BlockLinear final : public Step {
     chunk_ = std::clamp<int64_t>(kItem / each / together * together, std::min(together, panels), panels);
     blocks_ = parts_of(rows_, block_);
     chunks_ = parts_of(panels, chunk_);
-    const bool has_levels = scales_.has_levels() || (minima_ && minima_->has_levels());
-    together_ = has_levels ? std::min(rows_ == 1 ? 1 : together, chunk_) : chunk_;
+    const bool is_few = static_cast<size_t>(rows_) <= ops_.few_rows;
+    has_levels_ = !is_few && (scales_.has_levels() || (minima_ && minima_->has_levels()));
+    const bool has_groups = cut_.piece % static_cast<int64_t>(block_units(s_.bits)) == 0;
+    is_expanded_ = s_.bits != 4 && s_.bits != 8 && !(is_few && has_groups);
+    together_ = has_levels_ || is_expanded_ ? std::min(together, chunk_) : chunk_;
   }
 
   void declare() {
@@ -199,16 +206,20 @@ class BlockLinear final : public Step {
   // The weights of some panels.
   BlockGemm part(const Memory& memory, int64_t panel, int64_t panels, uint8_t* scratch) const {
     BlockGemm g{};
-    const int64_t values = panel * cut_.w_blocks * kPanel;
     g.scratch = scratch;
-    auto* to = reinterpret_cast<float*>(scratch + kernel_scratch());
     g.x_blocks = static_cast<size_t>(cut_.x_blocks);
     g.w_blocks = static_cast<size_t>(cut_.w_blocks);
     g.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
-    g.scales = scales_.read(memory, panel, panels, 0, cut_.w_blocks, to);
-    if (scales_.has_levels()) to += level_values();
-    if (minima_) g.minima = minima_->read(memory, panel, panels, 0, cut_.w_blocks, to);
-    if (s_.zeros) g.zeros = s_.zeros->at<const uint8_t>(memory) + values;
+    if (is_expanded_) g.codes = expand(g.codes, panels, scratch + kernel_scratch());
+    if (has_levels_) {
+      auto* const to = reinterpret_cast<float*>(scratch + kernel_scratch() + code_bytes());
+      g.scales = scales_.read(memory, panel, panels, 0, cut_.w_blocks, to);
+      if (minima_) g.minima = minima_->read(memory, panel, panels, 0, cut_.w_blocks, to + level_values());
+    } else {
+      g.scales = scales_.read(memory, panel);
+      if (minima_) g.minima = minima_->read(memory, panel);
+    }
+    if (s_.zeros) g.zeros = s_.zeros->at<const uint8_t>(memory) + panel * cut_.w_blocks * kPanel;
     g.zero = s_.zero;
     if (s_.sums) g.sums = s_.sums->at<const int32_t>(memory) + panel * cut_.pieces * kPanel;
     if (s_.bias) g.bias = s_.bias->at<const float>(memory) + panel * kPanel;
@@ -223,6 +234,14 @@ class BlockLinear final : public Step {
     return g;
   }
 
+  const uint8_t* expand(const uint8_t* codes, int64_t panels, uint8_t* to) const {
+    const auto units = static_cast<size_t>(cut_.units);
+    for (size_t p = 0; p < static_cast<size_t>(panels); ++p)
+      (s_.bits == 5 ? ops_.expand5 : ops_.expand6)(codes + p * units * static_cast<size_t>(s_.bits) * 16,
+                                                   units, to + p * units * 128);
+    return to;
+  }
+
   const BlockGemmOps& ops_;
   BlockLinearSpec s_;
   BlockCut cut_;
@@ -231,6 +250,7 @@ class BlockLinear final : public Step {
   std::optional<BlockValuesReader> minima_;
   int64_t block_ = 1, chunk_ = 1, blocks_ = 0, chunks_ = 0;  // rows and panels of an item
   int64_t together_ = 1;  // panels of a call
+  bool has_levels_ = false, is_expanded_ = false;  // what is worked out in scratch
 };
 
 }  // namespace
@@ -264,28 +284,20 @@ std::unique_ptr<Step> make_block_linear(const BlockGemmOps& ops, const BlockLine
 std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits) {
   const auto outputs = static_cast<size_t>(n), depth = static_cast<size_t>(k),
              each = static_cast<size_t>(bits);
-  const size_t row = (depth * each + 7) / 8, units = (depth + kBlockUnit - 1) / kBlockUnit;
-  const size_t panels = (outputs + kBlockPanel - 1) / kBlockPanel;
-  const bool is_half = packed_bits(bits) == 4;
-  const size_t unit_bytes = is_half ? 64 : 128;
-  std::vector<uint8_t> packed(panels * units * unit_bytes);
+  const size_t row = (depth * each + 7) / 8, panels = (outputs + kBlockPanel - 1) / kBlockPanel;
+  const int packed = packed_bits(bits, k);
+  const size_t panel_bytes = (depth + kBlockUnit - 1) / kBlockUnit * static_cast<size_t>(packed) * 16;
+  std::vector<uint8_t> bytes(panels * panel_bytes);
   for (size_t i = 0; i < outputs; ++i) {
     const uint8_t* const from = stream.data() + i * row;
-    uint8_t* const panel = packed.data() + i / kBlockPanel * units * unit_bytes + i % kBlockPanel * 4;
+    uint8_t* const panel = bytes.data() + i / kBlockPanel * panel_bytes;
     for (size_t at = 0; at < depth; ++at) {
       const size_t bit = at * each, byte = bit / 8;
       const unsigned both = from[byte] | (byte + 1 < row ? unsigned{from[byte + 1]} << 8 : 0u);
-      const unsigned code = both >> (bit % 8) & ((1u << each) - 1);
-      uint8_t* const unit = panel + at / kBlockUnit * unit_bytes + at % 4;
-      const size_t half = at % kBlockUnit / 4;
-      if (is_half) {
-        *unit = static_cast<uint8_t>(*unit | code << (4 * half));
-      } else {
-        unit[half * 64] = static_cast<uint8_t>(code);
-      }
+      add_block_code(panel, packed, at, i % kBlockPanel, both >> (bit % 8) & ((1u << each) - 1));
     }
   }
-  return packed;
+  return bytes;
 }
 
 std::vector<uint8_t> halve_block_values(std::span<const float> values) {
@@ -305,14 +317,12 @@ std::vector<int32_t> sum_block_codes(std::span<const uint8_t> packed, int64_t n,
                                      const BlockCut& cut) {
   const auto panels = static_cast<size_t>(parts_of(n, kPanel)), units = static_cast<size_t>(cut.units),
              pieces = static_cast<size_t>(cut.pieces), piece = static_cast<size_t>(cut.piece);
-  const bool is_half = bits == 4;
   std::vector<int32_t> sums(panels * pieces * kBlockPanel);
-  const uint8_t* from = packed.data();
   for (size_t panel = 0; panel < panels; ++panel) {
-    for (size_t unit = 0; unit < units; ++unit) {
-      int32_t* const to = sums.data() + (panel * pieces + unit / piece) * kBlockPanel;
-      for (size_t i = 0; i < (is_half ? 64u : 128u); ++i, ++from)
-        to[i % 64 / 4] += is_half ? (*from & 15) + (*from >> 4) : *from;
+    const uint8_t* const codes = packed.data() + panel * units * static_cast<size_t>(bits) * 16;
+    for (size_t k = 0; k < units * kBlockUnit; ++k) {
+      int32_t* const to = sums.data() + (panel * pieces + k / kBlockUnit / piece) * kBlockPanel;
+      for (size_t i = 0; i < kBlockPanel; ++i) to[i] += block_code(codes, bits, k, i);
     }
   }
   return sums;

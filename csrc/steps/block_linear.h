@@ -42,7 +42,7 @@ struct BlockLinearSpec {
   View x_codes, negatives, x_scales;  // what the other step makes
   std::optional<View> x_zeros;
   View y;  // f32 [rows, n], neighbours side by side
-  int bits;  // 4 or 8
+  int bits;  // of packed codes
   View weight;  // u8 [bytes], packed, as are those below
   BlockValues scales;
   std::optional<View> zeros;  // u8 [panels, w_blocks, 16]; none: all are `zero`
@@ -59,7 +59,7 @@ std::unique_ptr<Step> make_block_linear(const BlockGemmOps& ops, const BlockLine
                                         const BlockCut& cut);
 
 // Codes of `bits` bits that follow each other bit by bit, the lowest bit first, each of n rows from a byte
-// on; as panels of 4 or 8 bits.
+// on; as panels of packed_bits.
 std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits);
 // Sums of packed codes of each piece, [panels, pieces, 16].
 std::vector<int32_t> sum_block_codes(std::span<const uint8_t> packed, int64_t n, int bits,
@@ -80,7 +80,13 @@ std::vector<T> pack_block_values(std::span<const T> values, int64_t n) {
 // Values as bytes of float16 where that holds all of them exactly, else as they are.
 std::vector<uint8_t> halve_block_values(std::span<const float> values);
 
-// Bits that codes of `bits` bits take in panels.
-constexpr int packed_bits(int bits) { return bits <= 4 ? 4 : 8; }
+// Bits that k codes of `bits` bits take in panels: 5 and 6 where they are whole groups.
+constexpr int packed_bits(int bits, int64_t k) {
+  if (bits <= 4) return 4;
+  const auto is_whole = [&](int packed) {
+    return bits <= packed && k % static_cast<int64_t>(block_units(packed) * kBlockUnit) == 0;
+  };
+  return is_whole(5) ? 5 : is_whole(6) ? 6 : 8;
+}
 
 }  // namespace intact

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/divisor.h"
 #include "base/half.h"
@@ -577,39 +578,84 @@ struct BlockSides {
   size_t rows, k, columns, piece, x_every, w_every, units, pieces, x_blocks, w_blocks, panels;
   std::vector<int8_t> x;
   Bytes codes, zeros;
-  Floats x_scales, scales, minima, bias;
+  Floats x_scales, bias;
   std::vector<int32_t> x_zeros;
-  std::vector<uint16_t> half_scales, half_minima;
-  bool is_half, has_zeros, has_minima, has_x_zeros, has_half_scales, has_half_minima;
+  bool has_zeros, has_minima, has_x_zeros;
+  int bits;
   int32_t zero;
+
+  // Numbers of blocks, perhaps in two levels.
+  struct Numbers {
+    Floats floats;
+    std::vector<uint16_t> halves;
+    std::vector<int8_t> fine;
+    bool is_half;
+    size_t each;
+
+    Numbers(size_t panels, size_t blocks) : is_half(pick(0, 1) == 0), each(1) {
+      const bool has_levels = pick(0, 1) == 0;
+      while (has_levels && (blocks % each != 0 || pick(0, 1) == 0)) each = each % blocks + 1;
+      floats = some_floats(panels * (blocks / each) * kBlockPanel, false);
+      for (const float number : floats) halves.push_back(float_to_half(number));
+      if (has_levels) fine.resize(panels * blocks * kBlockPanel);
+      for (int8_t& number : fine) number = static_cast<int8_t>(pick(-128, 127));
+    }
+
+    BlockReals reals() const {
+      BlockReals found;
+      found.values = is_half ? static_cast<const void*>(halves.data()) : floats.data();
+      found.is_half = is_half;
+      if (!fine.empty()) found.fine = fine.data();
+      found.each = each;
+      return found;
+    }
+
+    // As a step gives them to a kernel; `products` holds those of two levels.
+    BlockReals reals(const BlockGemmOps& ops, size_t rows, size_t panels, size_t blocks,
+                     Floats& products) const {
+      BlockReals found = reals();
+      if (fine.empty() || rows <= ops.few_rows) return found;
+      products.resize(panels * blocks * kBlockPanel);
+      for (size_t panel = 0; panel < panels; ++panel) {
+        const size_t first = panel * (blocks / each) * kBlockPanel;
+        found.values = is_half ? static_cast<const void*>(halves.data() + first) : floats.data() + first;
+        found.fine = fine.data() + panel * blocks * kBlockPanel;
+        const size_t half = blocks / 2;  // parts begin within super-blocks, too
+        float* const to = products.data() + panel * blocks * kBlockPanel;
+        ops.multiply_levels(found, 0, half, to);
+        ops.multiply_levels(found, half, blocks - half, to + half * kBlockPanel);
+      }
+      found = {};
+      found.values = products.data();
+      return found;
+    }
+  };
+  std::optional<Numbers> scales, minima;
 
   BlockSides() : rows(static_cast<size_t>(pick(1, 37))), k(static_cast<size_t>(pick(1, 150))) {
     const auto some = [](int low, int high) { return static_cast<size_t>(pick(low, high)); };
     columns = some(1, 40);
+    bits = std::array{4, 5, 6, 8}[some(0, 3)];
+    if (bits == 5 || bits == 6) k = some(1, 5) * block_units(bits) * kBlockUnit;
     units = (k + kBlockUnit - 1) / kBlockUnit;
-    piece = some(1, static_cast<int>(units));
+    piece = some(1, static_cast<int>(units / block_units(bits))) * block_units(bits);
     pieces = (units + piece - 1) / piece;
     x_every = pick(0, 1) == 0 ? 1 : some(1, static_cast<int>(pieces));
     w_every = x_every > 1 ? 1 : some(1, static_cast<int>(pieces));
     x_blocks = (pieces + x_every - 1) / x_every;
     w_blocks = (pieces + w_every - 1) / w_every;
     panels = (columns + kBlockPanel - 1) / kBlockPanel;
-    is_half = pick(0, 1) == 0;
     has_zeros = pick(0, 1) == 0;
     has_minima = pick(0, 1) == 0;
     has_x_zeros = pick(0, 1) == 0;
     x.resize(rows * k);
     for (int8_t& code : x) code = static_cast<int8_t>(pick(-128, 127));
-    codes = some_bytes(panels * units * (is_half ? 64 : 128));
-    zeros = some_bytes(panels * w_blocks * kBlockPanel, is_half ? 15 : 255);
-    scales = some_floats(panels * w_blocks * kBlockPanel, false);
-    minima = some_floats(scales.size(), false);
-    has_half_scales = pick(0, 1) == 0;
-    has_half_minima = pick(0, 1) == 0;
-    const std::array<int, 3> points{0, is_half ? 8 : 128, pick(0, is_half ? 15 : 255)};
+    codes = some_bytes(panels * units * static_cast<size_t>(bits) * 16);
+    zeros = some_bytes(panels * w_blocks * kBlockPanel, (1 << bits) - 1);
+    scales.emplace(panels, w_blocks);
+    if (has_minima) minima.emplace(panels, w_blocks);
+    const std::array<int, 3> points{0, 1 << (bits - 1), pick(0, (1 << bits) - 1)};
     zero = points[some(0, 2)];
-    for (const float scale : scales) half_scales.push_back(float_to_half(scale));
-    for (const float minimum : minima) half_minima.push_back(float_to_half(minimum));
     bias = some_floats(panels * kBlockPanel, false);
     x_scales = some_floats(rows * x_blocks, false);
     x_zeros.resize(rows * x_blocks);
@@ -644,10 +690,11 @@ struct BlockSides {
     g.x_zeros = has_x_zeros ? shifts.data() : nullptr;
     g.x_blocks = x_blocks;
     g.codes = codes.data();
-    g.scales = reals(scales, half_scales, has_half_scales);
+    Floats scale_products, minimum_products;
+    g.scales = scales->reals(ops, rows, panels, w_blocks, scale_products);
     g.zeros = has_zeros ? zeros.data() : nullptr;
     g.zero = zero;
-    if (has_minima) g.minima = reals(minima, half_minima, has_half_minima);
+    if (minima) g.minima = minima->reals(ops, rows, panels, w_blocks, minimum_products);
     g.sums = has_x_zeros ? sums.data() : nullptr;
     g.w_blocks = w_blocks;
     g.bias = has_minima ? bias.data() : nullptr;
@@ -661,11 +708,14 @@ struct BlockSides {
     g.y_pitch = columns;
     g.columns = columns;
     g.scratch = scratch.data();
-    is_half ? ops.multiply4(g) : ops.multiply8(g);
-  }
-
-  static BlockReals reals(const Floats& floats, const std::vector<uint16_t>& halves, bool is_half) {
-    return is_half ? BlockReals{halves.data(), true} : BlockReals{floats.data(), false};
+    Bytes wide;
+    if ((bits == 5 || bits == 6) && rows > ops.few_rows) {
+      wide.resize(panels * units * 128);
+      (bits == 5 ? ops.expand5 : ops.expand6)(codes.data(), panels * units, wide.data());
+      g.codes = wide.data();
+      return ops.multiply8(g);
+    }
+    (bits == 4 ? ops.multiply4 : bits == 5 ? ops.multiply5 : bits == 6 ? ops.multiply6 : ops.multiply8)(g);
   }
 
   // Of real elements alone: those behind the last one are multiplied by 0, whatever they are.
@@ -673,12 +723,10 @@ struct BlockSides {
     std::vector<int32_t> sums(panels * pieces * kBlockPanel);
     for (size_t panel = 0; panel < panels; ++panel) {
       for (size_t i = 0; i < k; ++i) {
-        const size_t unit = i / kBlockUnit, half = i % kBlockUnit / 4;
+        const size_t unit = i / kBlockUnit;
         for (size_t lane = 0; lane < kBlockPanel; ++lane) {
-          const size_t at = lane * 4 + i % 4;
-          const uint8_t* const from = codes.data() + (panel * units + unit) * (is_half ? 64 : 128);
-          sums[(panel * pieces + unit / piece) * kBlockPanel + lane] +=
-              is_half ? from[at] >> (4 * half) & 15 : from[half * 64 + at];
+          const uint8_t* const from = codes.data() + panel * units * static_cast<size_t>(bits) * 16;
+          sums[(panel * pieces + unit / piece) * kBlockPanel + lane] += block_code(from, bits, i, lane);
         }
       }
     }

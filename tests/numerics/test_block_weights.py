@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import ml_dtypes
@@ -50,6 +51,32 @@ def by_fractions(w: BlockWeights) -> np.ndarray:
 def test_the_formula_in_rationals(rng, scale, zero, minima):
     w = plain(rng, "uint5", k=20, n=2, block=8, scale=scale, zero=zero, minima=minima)
     np.testing.assert_array_equal(nx.dequantize_blocks(w), by_fractions(w))
+
+
+@pytest.mark.parametrize("minima", [False, True])
+@pytest.mark.parametrize("largest", [63, 127, 128, 255])
+def test_levels_are_split_and_joined(rng, minima, largest):
+    w = k_quant(rng, "uint6", k=256, n=2, block=16, minima=minima)
+    fine = w.scales.astype(np.uint8) // 4
+    fine[0, 0] = largest
+    w = replace(w, scales=fine)
+    arrays, joined = nx.split_levels(w), nx.join_levels(w)
+    assert joined.super_scales is None and joined.super_minima is None
+    np.testing.assert_array_equal(nx.dequantize_blocks(joined), nx.dequantize_blocks(w))
+    assert ("sub_scales" in arrays) == (largest <= 127)
+    for name in ("scales", *["minima"] * minima):
+        coarse, fine = arrays[name], arrays.get(f"sub_{name}", np.int8(1))
+        assert coarse.dtype == np.float32 and fine.dtype == np.int8
+        product = fine.astype(np.float32) * np.repeat(coarse, w.blocks // coarse.shape[-1], axis=-1)
+        np.testing.assert_array_equal(product, getattr(joined, name))
+    assert set(arrays) <= {"scales", "sub_scales", *["minima", "sub_minima"] * minima}
+
+
+def test_one_number_for_all_is_a_super_block_of_each_row(rng):
+    w = k_quant(rng, "uint6", k=256, n=2, block=16)
+    half = np.asarray(0.5, np.float32)
+    arrays = nx.split_levels(replace(w, scales=w.scales.astype(np.int8), super_scales=half))
+    assert arrays["scales"].shape == (2, 1) and arrays["sub_scales"].shape == w.scales.shape
 
 
 @pytest.mark.parametrize("minima", [False, True])

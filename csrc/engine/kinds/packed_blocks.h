@@ -51,7 +51,7 @@ std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
 // Packed once for all sizes and all steps that name the same constants.
 struct PackedBlocks {
   PackedBlocks(Binding& binding, const BlockConstants& w)
-      : bits(packed_bits(static_cast<int>(w.bits))),
+      : bits(packed_bits(static_cast<int>(w.bits), w.inputs)),
         n_(binding.shape(w.weight)[0]),
         form_(name_of_blocks(w)),
         bytes_(panels_of(binding, w)) {
@@ -78,7 +78,7 @@ struct PackedBlocks {
     return packed_vector(binding, binding.packed(value, form, pack, type), type);
   }
 
-  int bits;  // 4 or 8
+  int bits;  // of packed codes
   View codes;
   BlockValues scales;
   std::optional<View> zeros;  // none: all are `zero`

@@ -2,9 +2,11 @@
 // elements share all scales. A piece has an exact int32 sum for each output, which is scaled and added to the
 // output, one piece after the other, each operation rounded by itself.
 //
-// Weights are codes of 4 or 8 bits without a sign, in panels of 16 outputs and units of 8 elements along K.
-// Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each output,
+// Weights are codes of 4, 5, 6 or 8 bits without a sign, in panels of 16 outputs and units of 8 elements along
+// K. Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each output,
 // then those of the other four; of 4 bits the first are the low halves of 64 bytes, the others the high ones.
+// Codes of 5 and 6 bits lie in groups of 4 and 2 units: 64 bytes with the high bits of all of them, those of
+// the first four elements lowest, then their low 4 bits as units of 4 bits.
 // Rows lie in groups, whose size a kernel says; the last group has rows that nobody asked for. Numbers of a
 // group lie by turns: one of each row, then the next one of each. So do codes, four neighbours at a time,
 // unless a kernel wants each row by itself.
@@ -19,19 +21,39 @@ namespace intact {
 
 constexpr size_t kBlockPanel = 16, kBlockUnit = 8;
 
-// Numbers of blocks, as float32 or, where that holds all of them exactly, as float16.
-struct BlockReals {
-  const void* values;  // nullptr: none
-  bool is_half;
-};
+// Units that codes of so many bits lie in groups of.
+constexpr size_t block_units(int bits) { return bits == 5 ? 4 : bits == 6 ? 2 : 1; }
 
-// Numbers of blocks of a panel in two levels: sub-scales of blocks under scales of super-blocks.
-struct BlockLevels {
-  const int8_t* fine;  // [blocks][16]
-  BlockReals coarse;  // [supers][16]
-  size_t each;  // blocks of a super-block
-  size_t from, blocks;  // those that are multiplied
-  float* to;  // [blocks][16], from `from` on: fl32(fine * coarse)
+// The code of element k of an output of a panel.
+inline uint8_t block_code(const uint8_t* panel, int bits, size_t k, size_t output) {
+  const size_t unit = k / kBlockUnit, half = k % kBlockUnit / 4, at = output * 4 + k % 4;
+  if (bits == 8) return panel[(unit * 2 + half) * 64 + at];
+  const size_t units = block_units(bits), first = bits == 4 ? 0 : 64, within = unit % units;
+  const uint8_t* const group = panel + unit / units * (first + units * 64);
+  const int low = group[first + within * 64 + at] >> (4 * half) & 15;
+  if (bits == 4) return static_cast<uint8_t>(low);
+  const int each = bits - 4, high = group[at] >> (static_cast<int>(within * 2 + half) * each);
+  return static_cast<uint8_t>(low | (high & ((1 << each) - 1)) << 4);
+}
+
+// Writes a code to bytes of a panel that are 0.
+inline void add_block_code(uint8_t* panel, int bits, size_t k, size_t output, unsigned code) {
+  const size_t unit = k / kBlockUnit, half = k % kBlockUnit / 4, at = output * 4 + k % 4;
+  const auto add = [](uint8_t& byte, size_t more) { byte = static_cast<uint8_t>(byte | more); };
+  if (bits == 8) return add(panel[(unit * 2 + half) * 64 + at], code);
+  const size_t units = block_units(bits), first = bits == 4 ? 0 : 64, within = unit % units;
+  uint8_t* const group = panel + unit / units * (first + units * 64);
+  add(group[first + within * 64 + at], (code & 15) << (4 * half));
+  if (bits != 4) add(group[at], code >> 4 << ((within * 2 + half) * static_cast<size_t>(bits - 4)));
+}
+
+// Numbers of blocks, as float32 or, where that holds all of them exactly, as float16; or, in two levels,
+// integers of blocks that are multiplied by the numbers of super-blocks: fl32(fine * value).
+struct BlockReals {
+  const void* values = nullptr;  // [panels][blocks or supers][16]; nullptr: none
+  bool is_half = false;
+  const int8_t* fine = nullptr;  // [panels][blocks][16]; nullptr: one level
+  size_t each = 1;  // blocks of a super-block
 };
 
 struct BlockGemm {
@@ -42,10 +64,10 @@ struct BlockGemm {
   const int32_t* x_zeros;  // likewise; nullptr: all are 0
   size_t x_blocks;
   const uint8_t* codes;  // [panels][units]
-  BlockReals scales;  // [panels][w_blocks][16]
-  const uint8_t* zeros;  // likewise; nullptr: all are `zero`
+  BlockReals scales;  // of w_blocks
+  const uint8_t* zeros;  // [panels][w_blocks][16]; nullptr: all are `zero`
   int32_t zero;
-  BlockReals minima;  // likewise, or none
+  BlockReals minima;  // of w_blocks, or none
   const int32_t* sums;  // [panels][pieces][16]: of the weights' codes; wanted where there are x_zeros
   size_t w_blocks;
   const float* bias;  // [panels][16], or nullptr
@@ -58,13 +80,13 @@ struct BlockGemm {
 
 // Weights of a panel as the right side of a product of floats: numerics.dequantize_blocks (N67), normative.
 struct BlockFloats {
-  const uint8_t* codes;  // [units]
-  BlockReals scales;  // [w_blocks][16]
+  const uint8_t* codes;  // [units], of 4 or 8 bits
+  BlockReals scales;  // [w_blocks][16], in one level
   const uint8_t* zeros;  // likewise; nullptr: all are `zero`
   int32_t zero;
   BlockReals minima;  // likewise, or none
   size_t piece;  // units of a block
-  size_t from, units;  // units that are widened
+  size_t from, units;  // units of the first block that come before, and those that are widened
   float* to;  // output i of element k lies at i / width * pitch + k * width + i % width
   size_t width, pitch;  // of the product's panels
 };
@@ -76,11 +98,20 @@ struct BlockGemmOps {
   size_t least_rows;  // from here on it is the best where it runs
   size_t scratch;  // bytes for each unit
   size_t panels;  // that are multiplied together: pieces of work are multiples
+  // Up to so many rows it reads numbers in two levels, and codes of 5 and 6 bits where pieces are whole groups.
+  // For more rows the functions at the end work both out once.
+  size_t few_rows;
   void (*multiply4)(const BlockGemm& g);
+  void (*multiply5)(const BlockGemm& g);
+  void (*multiply6)(const BlockGemm& g);
   void (*multiply8)(const BlockGemm& g);
   void (*widen4)(const BlockFloats& w);
   void (*widen8)(const BlockFloats& w);
-  void (*multiply_levels)(const BlockLevels& l);
+  // Codes of whole groups of a panel, as codes of 8 bits.
+  void (*expand5)(const uint8_t* codes, size_t units, uint8_t* to);
+  void (*expand6)(const uint8_t* codes, size_t units, uint8_t* to);
+  // Products of two levels of a panel's blocks from `from` on, [blocks][16].
+  void (*multiply_levels)(const BlockReals& reals, size_t from, size_t blocks, float* to);
 };
 
 // Elements of a piece.

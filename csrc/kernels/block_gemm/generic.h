@@ -8,6 +8,7 @@
 //                           adds products of `units` units to acc[rows][vectors]; codes begin at a panel's
 //                           registers, which those of the next panel follow `panel_bytes` behind; x begins at
 //                           the groups' rows
+//   S::kReadsHighBits       whether add takes 5 and 6 bits; else codes are expanded group by group
 #pragma once
 
 #include <algorithm>
@@ -30,13 +31,6 @@ INTACT_INLINE F<V> load_reals(const BlockReals& reals, size_t at) {
   return V::load(static_cast<const float*>(reals.values) + at);
 }
 
-// Four codes of a row of a group, as a number.
-INTACT_INLINE int32_t four(const int8_t* group, size_t four, int row) {
-  int32_t bytes;
-  std::memcpy(&bytes, group + (four * kGroup + static_cast<size_t>(row)) * 4, 4);
-  return bytes;
-}
-
 // Of register v of a tile: whole panels before it, and outputs of its own panel.
 template <class V>
 constexpr size_t panel_of(int v) {
@@ -47,13 +41,78 @@ constexpr size_t lane_of(int v) {
   return static_cast<size_t>(v) * V::kWidth % kBlockPanel;
 }
 
+// Of the registers of a tile, numbers of one block after the other.
+template <class V, bool kHasLevels>
+class Numbers {
+ public:
+  INTACT_INLINE Numbers(const BlockReals& reals, size_t blocks, size_t panel, size_t lane)
+      : reals_(reals), at_(panel * blocks * kBlockPanel + lane), pitch_(blocks * kBlockPanel) {
+    if (!has_levels()) return;
+    super_pitch_ = blocks / reals.each * kBlockPanel;
+    super_ = panel * super_pitch_ + lane;
+    left_ = reals.each;
+  }
+
+  INTACT_INLINE F<V> load(int v) const {
+    const size_t at = at_ + panel_of<V>(v) * pitch_ + lane_of<V>(v);
+    if (!has_levels()) return load_reals<V>(reals_, at);
+    const F<V> coarse = load_reals<V>(reals_, super_ + panel_of<V>(v) * super_pitch_ + lane_of<V>(v));
+    return V::to_float(V::load_s8(reinterpret_cast<const uint8_t*>(reals_.fine + at))) * coarse;
+  }
+
+  INTACT_INLINE void next() {
+    at_ += kBlockPanel;
+    if (!has_levels() || --left_ != 0) return;
+    super_ += kBlockPanel;
+    left_ = reals_.each;
+  }
+
+ private:
+  INTACT_INLINE bool has_levels() const { return kHasLevels && reals_.fine != nullptr; }
+
+  const BlockReals reals_;
+  size_t at_, pitch_, super_ = 0, super_pitch_ = 0, left_ = 0;
+};
+
+// Codes of 5 or 6 bits of a group, of the lanes from `codes` on, as codes of 8 bits: halves from kHalf on.
+template <class V, int kBits, int kHalf = 0>
+INTACT_INLINE void expand_group(const uint8_t* codes, uint8_t* to) {
+  constexpr int kEach = kBits - 4, kShift = 4 - kHalf * kEach;
+  if constexpr (kHalf < 2 * static_cast<int>(block_units(kBits))) {
+    I<V> low = V::load_int(codes + 64 + kHalf / 2 * 64), high = V::load_int(codes);
+    if constexpr (kHalf % 2 == 1) low = V::template shift_right<4>(low);
+    if constexpr (kShift > 0) high = V::template shift_left<kShift>(high);
+    if constexpr (kShift < 0) high = V::template shift_right<-kShift>(high);
+    low = V::and_int(low, V::set_int(0x0f0f0f0f));
+    high = V::and_int(high, V::set_int(((1 << kEach) - 1) * 0x10101010));
+    V::store_int(to + kHalf * 64, V::or_int(low, high));
+    expand_group<V, kBits, kHalf + 1>(codes, to);
+  }
+}
+
+template <class V, int kBits>
+void expand(const uint8_t* codes, size_t units, uint8_t* to) {
+  for (size_t unit = 0; unit < units; unit += block_units(kBits)) {
+    for (size_t lane = 0; lane < kBlockPanel; lane += V::kWidth) {
+      expand_group<V, kBits>(codes + unit * (kBits * 16) + lane * 4, to + unit * 128 + lane * 4);
+    }
+  }
+}
+
+// Four codes of a row of a group, as a number.
+INTACT_INLINE int32_t four(const int8_t* group, size_t four, int row) {
+  int32_t bytes;
+  std::memcpy(&bytes, group + (four * kGroup + static_cast<size_t>(row)) * 4, 4);
+  return bytes;
+}
+
 // Products of kRows rows from `group` on by kVectors registers of a panel from `lane` on, or of several whole
 // panels. One row is the first of its group, more are whole groups.
 template <class S, int kBits, int kRows, int kVectors>
 struct Tile {
   using V = typename S::V;
   static constexpr int kMiddleBits = kBits - 1, kParts = (kRows + 3) / 4;
-  static constexpr bool kIsShifted = kBits == 8 && S::kOffset != 0;  // half of the range is 0 then
+  static constexpr bool kIsShifted = kBits != 4 && S::kOffset != 0;  // half of the range of bytes is 0 then
 
   F<V> y[kRows][kVectors];
   I<V> acc[kRows][kVectors];
@@ -94,12 +153,31 @@ struct Tile {
     }
   }
 
-  INTACT_INLINE void finish(const BlockGemm& g, size_t group, size_t piece, size_t x_block, size_t at,
-                            const int32_t* sums) {
+  // Of a few rows codes are what they are in memory: a step has expanded them for more.
+  static INTACT_INLINE void add(I<V> (&acc)[kRows][kVectors], const uint8_t* codes, size_t panel_bytes,
+                                const int8_t* const (&x)[kParts], size_t units) {
+    if constexpr (kBits == 4 || kBits == 8 || S::kReadsHighBits) {
+      S::template add<kBits>(acc, codes, panel_bytes, x, units);
+    } else {
+      constexpr size_t kUnits = block_units(kBits);
+      const int8_t* rows[kParts];
+      for (int i = 0; i < kParts; ++i) rows[i] = x[i];
+      for (size_t unit = 0; unit < units; unit += kUnits, codes += kUnits * (kBits * 16)) {
+        alignas(64) uint8_t bytes[kUnits * 128];
+        for (int v = 0; v < kVectors; ++v)
+          expand_group<V, kBits>(codes + lane_of<V>(v) * 4, bytes + lane_of<V>(v) * 4);
+        S::template add<8>(acc, bytes, sizeof bytes, rows, kUnits);
+        for (const int8_t*& row : rows) row += kUnits * kBlockUnit * kGroup;
+      }
+    }
+  }
+
+  template <class Values>
+  INTACT_INLINE void finish(const BlockGemm& g, size_t group, size_t piece, size_t x_block,
+                            const Values& all_scales, const Values& all_minima, const int32_t* sums) {
     INTACT_UNROLL("GCC unroll 4")
     for (int v = 0; v < kVectors; ++v) {
-      const size_t across = value_of(g, v);
-      const F<V> scales = load_reals<V>(g.scales, at + across);
+      const F<V> scales = all_scales.load(v);
       if (g.x_zeros != nullptr) {
         I<V> sum = V::load_int(sums + panel_of<V>(v) * g.pieces * kBlockPanel + lane_of<V>(v));
         if (kIsShifted)
@@ -115,7 +193,7 @@ struct Tile {
         y[r][v] = y[r][v] + V::to_float(acc[r][v]) * (scale * scales);
       }
       if (g.minima.values == nullptr) continue;
-      const F<V> minima = load_reals<V>(g.minima, at + across);
+      const F<V> minima = all_minima.load(v);
       INTACT_UNROLL("GCC unroll 12")
       for (int r = 0; r < kRows; ++r) {
         const F<V> negative = V::to_float(V::set_int(of_row(g.negatives, g.pieces, group, piece, r)));
@@ -135,21 +213,25 @@ struct Tile {
     const int8_t* x[kParts];
     constexpr size_t kUnitBytes = kBlockUnit * kGroup;
     for (int i = 0; i < kParts; ++i) x[i] = g.x + (group + static_cast<size_t>(i)) * g.units * kUnitBytes;
-    size_t x_block = 0, w_block = 0, x_left = g.x_every, w_left = g.w_every;
+    Numbers<V, kRows <= kGroup> scales(g.scales, g.w_blocks, panel, lane);
+    Numbers<V, kRows <= kGroup> minima(g.minima, g.w_blocks, panel, lane);
+    size_t x_block = 0, at = panel * g.w_blocks * kBlockPanel + lane;
+    size_t x_left = g.x_every, w_left = g.w_every;
     for (size_t p = 0; p < g.pieces; ++p) {
       const size_t units = p + 1 < g.pieces ? g.piece : g.units - p * g.piece;
-      const size_t at = (panel * g.w_blocks + w_block) * kBlockPanel + lane;
       begin(g, group, p, at);
-      S::template add<kBits>(acc, codes, panel_bytes, x, units);
+      add(acc, codes, panel_bytes, x, units);
       codes += units * (kBits * 16);
       for (int i = 0; i < kParts; ++i) x[i] += units * kUnitBytes;
-      finish(g, group, p, x_block, at, g.sums + (panel * g.pieces + p) * kBlockPanel + lane);
+      finish(g, group, p, x_block, scales, minima, g.sums + (panel * g.pieces + p) * kBlockPanel + lane);
       if (--x_left == 0) {
         ++x_block;
         x_left = g.x_every;
       }
       if (--w_left == 0) {
-        ++w_block;
+        at += kBlockPanel;
+        scales.next();
+        minima.next();
         w_left = g.w_every;
       }
     }
@@ -213,7 +295,8 @@ void multiply(const BlockGemm& g) {
   if constexpr (S::kPanels > 1) panel_tiles<S, kBits>(g, panel, panels, end);
   for (; panel < panels; ++panel) {
     size_t row = 0;
-    if (S::kGroups > 1) tiles<S, kBits, 4 * S::kGroups, S::kVectors>(g, panel, row, end);
+    if constexpr (S::kGroups > 1 && (kBits == 4 || kBits == 8))
+      tiles<S, kBits, 4 * S::kGroups, S::kVectors>(g, panel, row, end);
     tiles<S, kBits, 4, S::kVectors>(g, panel, row, end);
   }
 }
@@ -246,6 +329,7 @@ void widen(const BlockFloats& w) {
       }
       to += w.width;
     };
+    const uint8_t* codes = w.codes + lane * 4;
     for (size_t unit = w.from; unit < w.from + w.units;) {
       const size_t block = unit / w.piece, at = block * kBlockPanel + lane;
       const size_t end = std::min(w.from + w.units, (block + 1) * w.piece);
@@ -255,8 +339,7 @@ void widen(const BlockFloats& w) {
       const bool has_minima = w.minima.values != nullptr;
       const F<V> least = has_minima ? load_reals<V>(w.minima, at) : V::set(0.0f);
       const auto add = [&](F<V> values) INTACT_INLINE_BODY { store(has_minima ? values + least : values); };
-      for (; unit < end; ++unit) {
-        const uint8_t* const codes = w.codes + unit * kUnitBytes + lane * 4;
+      for (; unit < end; ++unit, codes += kUnitBytes) {
         const I<V> first = V::load_int(codes);
         widen_half<V, kBits, 0>(first, zero, scale, add);
         const I<V> second =
@@ -268,17 +351,17 @@ void widen(const BlockFloats& w) {
 }
 
 template <class V>
-void multiply_levels(const BlockLevels& l) {
+void multiply_levels(const BlockReals& reals, size_t from, size_t blocks, float* to) {
   for (size_t lane = 0; lane < kBlockPanel; lane += V::kWidth) {
-    const auto* fine = reinterpret_cast<const uint8_t*>(l.fine) + l.from * kBlockPanel + lane;
-    float* to = l.to + lane;
-    size_t super = l.from / l.each, left = l.each - l.from % l.each;
-    for (size_t b = 0; b < l.blocks; left = l.each, ++super) {
-      const F<V> coarse = load_reals<V>(l.coarse, super * kBlockPanel + lane);
-      for (const size_t end = std::min(b + left, l.blocks); b < end; ++b) {
-        V::store(to, V::to_float(V::load_s8(fine)) * coarse);
+    const auto* fine = reinterpret_cast<const uint8_t*>(reals.fine) + from * kBlockPanel + lane;
+    float* y = to + lane;
+    size_t super = from / reals.each, left = reals.each - from % reals.each;
+    for (size_t b = 0; b < blocks; left = reals.each, ++super) {
+      const F<V> coarse = load_reals<V>(reals, super * kBlockPanel + lane);
+      for (const size_t end = std::min(b + left, blocks); b < end; ++b) {
+        V::store(y, V::to_float(V::load_s8(fine)) * coarse);
         fine += kBlockPanel;
-        to += kBlockPanel;
+        y += kBlockPanel;
       }
     }
   }
@@ -286,16 +369,22 @@ void multiply_levels(const BlockLevels& l) {
 
 template <class S>
 constexpr BlockGemmOps ops_of() {
+  using V = typename S::V;
   return {kGroup,
           true,
           1,
           0,
           S::kPanels,
+          kGroup,
           multiply<S, 4>,
+          multiply<S, 5>,
+          multiply<S, 6>,
           multiply<S, 8>,
-          widen<typename S::V, 4>,
-          widen<typename S::V, 8>,
-          multiply_levels<typename S::V>};
+          widen<V, 4>,
+          widen<V, 8>,
+          expand<V, 5>,
+          expand<V, 6>,
+          multiply_levels<V>};
 }
 
 }  // namespace intact::block_gemm

@@ -10,6 +10,7 @@ namespace {
 struct Dot128 {
   using V = Neon;
   static constexpr int kOffset = 128, kGroups = 1, kVectors = 2, kPanels = 1;
+  static constexpr bool kReadsHighBits = false;
 
   template <int kBits, int kRows, int kVectors, size_t kParts>
   static INTACT_INLINE void add(int32x4_t (&acc)[kRows][kVectors], const uint8_t* codes,

@@ -10,16 +10,17 @@ namespace {
 
 constexpr size_t kGroup = 4;
 
-template <int kBits>
-int32_t code(const uint8_t* panel, size_t k, size_t lane) {
-  const size_t unit = k / kBlockUnit, half = k % kBlockUnit / 4, at = lane * 4 + k % 4;
-  if (kBits == 8) return panel[(unit * 2 + half) * 64 + at];
-  return panel[unit * 64 + at] >> (4 * half) & 15;
-}
-
 float real(const BlockReals& reals, size_t at) {
   return reals.is_half ? half_to_float(static_cast<const uint16_t*>(reals.values)[at])
                        : static_cast<const float*>(reals.values)[at];
+}
+
+// The number of a block of a panel that has so many.
+float number(const BlockReals& reals, size_t blocks, size_t panel, size_t block, size_t lane) {
+  const size_t at = (panel * blocks + block) * kBlockPanel + lane;
+  if (reals.fine == nullptr) return real(reals, at);
+  const size_t super = panel * (blocks / reals.each) + block / reals.each;
+  return static_cast<float>(reals.fine[at]) * real(reals, super * kBlockPanel + lane);
 }
 
 template <int kBits>
@@ -27,7 +28,9 @@ void multiply(const BlockGemm& g) {
   for (size_t column = 0; column < g.columns; ++column) {
     const size_t panel = column / kBlockPanel, lane = column % kBlockPanel;
     const uint8_t* const codes = g.codes + panel * g.units * (kBits * 16);
-    const auto of_block = [&](size_t block) { return (panel * g.w_blocks + block) * kBlockPanel + lane; };
+    const auto of_block = [&](const BlockReals& reals, size_t block) {
+      return number(reals, g.w_blocks, panel, block, lane);
+    };
     for (size_t row = 0; row < g.rows; ++row) {
       const size_t group = row / kGroup, turn = row % kGroup;
       const auto of_row = [&](const auto* values, size_t each, size_t at) {
@@ -36,21 +39,23 @@ void multiply(const BlockGemm& g) {
       float y = 0.0f;
       for (size_t p = 0; p < g.pieces; ++p) {
         const size_t x_block = p / g.x_every, w_block = p / g.w_every;
-        const int32_t zero = g.zeros != nullptr ? g.zeros[of_block(w_block)] : g.zero;
+        const size_t at = (panel * g.w_blocks + w_block) * kBlockPanel + lane;
+        const int32_t zero = g.zeros != nullptr ? g.zeros[at] : g.zero;
         const int32_t negative = of_row(g.negatives, g.pieces, p);
         auto sum = static_cast<uint32_t>(zero) * static_cast<uint32_t>(negative);
         const size_t end = std::min(g.units, (p + 1) * g.piece) * kBlockUnit;
         for (size_t k = p * g.piece * kBlockUnit; k < end; ++k) {
           const size_t four = group * g.units * 2 + k / 4;
-          sum += static_cast<uint32_t>(g.x[(four * kGroup + turn) * 4 + k % 4] * code<kBits>(codes, k, lane));
+          sum += static_cast<uint32_t>(g.x[(four * kGroup + turn) * 4 + k % 4] *
+                                       block_code(codes, kBits, k, lane));
         }
         if (g.x_zeros != nullptr)
           sum -= static_cast<uint32_t>(of_row(g.x_zeros, g.x_blocks, x_block)) *
                  static_cast<uint32_t>(g.sums[(panel * g.pieces + p) * kBlockPanel + lane]);
         const float scale = of_row(g.x_scales, g.x_blocks, x_block);
-        y += static_cast<float>(static_cast<int32_t>(sum)) * (scale * real(g.scales, of_block(w_block)));
+        y += static_cast<float>(static_cast<int32_t>(sum)) * (scale * of_block(g.scales, w_block));
         if (g.minima.values != nullptr)
-          y += static_cast<float>(-negative) * (scale * real(g.minima, of_block(w_block)));
+          y += static_cast<float>(-negative) * (scale * of_block(g.minima, w_block));
       }
       g.y[row * g.y_pitch + column] = g.bias != nullptr ? y + g.bias[column] : y;
     }
@@ -59,14 +64,11 @@ void multiply(const BlockGemm& g) {
 
 template <int kBits>
 void widen(const BlockFloats& w) {
-  constexpr size_t kUnitBytes = kBits * 16;
   float* to = w.to;
-  for (size_t k = w.from * kBlockUnit; k < (w.from + w.units) * kBlockUnit; ++k, to += w.width) {
-    const size_t half = k % kBlockUnit / 4;
-    const uint8_t* const codes = w.codes + k / kBlockUnit * kUnitBytes + (kBits == 8 ? half * 64 : 0) + k % 4;
+  for (size_t k = 0; k < w.units * kBlockUnit; ++k, to += w.width) {
     for (size_t i = 0; i < kBlockPanel; ++i) {
-      const size_t at = k / kBlockUnit / w.piece * kBlockPanel + i;
-      const int code = kBits == 8 ? codes[4 * i] : codes[4 * i] >> (4 * half) & 15;
+      const size_t at = (w.from + k / kBlockUnit) / w.piece * kBlockPanel + i;
+      const int code = block_code(w.codes, kBits, k, i);
       const int zero = w.zeros == nullptr ? w.zero : w.zeros[at];
       const float value = static_cast<float>(code - zero) * real(w.scales, at);
       to[i / w.width * w.pitch + i % w.width] =
@@ -75,18 +77,23 @@ void widen(const BlockFloats& w) {
   }
 }
 
-void multiply_levels(const BlockLevels& l) {
-  for (size_t b = 0; b < l.blocks; ++b) {
-    for (size_t i = 0; i < kBlockPanel; ++i) {
-      const auto fine = static_cast<float>(l.fine[(l.from + b) * kBlockPanel + i]);
-      l.to[b * kBlockPanel + i] = fine * real(l.coarse, (l.from + b) / l.each * kBlockPanel + i);
-    }
+template <int kBits>
+void expand(const uint8_t* codes, size_t units, uint8_t* to) {
+  for (size_t k = 0; k < units * kBlockUnit; ++k) {
+    for (size_t i = 0; i < kBlockPanel; ++i) to[k / 4 * 64 + i * 4 + k % 4] = block_code(codes, kBits, k, i);
+  }
+}
+
+void multiply_levels(const BlockReals& reals, size_t from, size_t blocks, float* to) {
+  for (size_t b = 0; b < blocks; ++b) {
+    for (size_t i = 0; i < kBlockPanel; ++i) to[b * kBlockPanel + i] = number(reals, 0, 0, from + b, i);
   }
 }
 
 }  // namespace
 
-const BlockGemmOps block_gemm_ref = {kGroup,      true,        1,        0,        1,
-                                     multiply<4>, multiply<8>, widen<4>, widen<8>, multiply_levels};
+const BlockGemmOps block_gemm_ref = {kGroup,     true,        1,           0,           1,
+                                     ~size_t{0}, multiply<4>, multiply<5>, multiply<6>, multiply<8>,
+                                     widen<4>,   widen<8>,    expand<5>,   expand<6>,   multiply_levels};
 
 }  // namespace intact

@@ -211,10 +211,15 @@ const BlockGemmOps block_gemm_amx = {kGroup,
                                      5,
                                      128,
                                      1,
+                                     0,
                                      multiply<4>,
+                                     nullptr,
+                                     nullptr,
                                      multiply<8>,
                                      block_gemm::widen<Avx512, 4>,
                                      block_gemm::widen<Avx512, 8>,
+                                     block_gemm::expand<Avx512, 5>,
+                                     block_gemm::expand<Avx512, 6>,
                                      block_gemm::multiply_levels<Avx512>};
 
 }  // namespace intact

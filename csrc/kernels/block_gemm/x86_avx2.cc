@@ -11,6 +11,7 @@ namespace {
 struct Words256 {
   using V = Avx2;
   static constexpr int kOffset = 0, kGroups = 1, kVectors = 1, kPanels = 1;
+  static constexpr bool kReadsHighBits = false;
   static constexpr size_t kWhole = 4;  // units whose products fit
 
   template <int kBits, int kRows, int kVectors>

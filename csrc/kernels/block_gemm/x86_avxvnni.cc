@@ -11,6 +11,7 @@ namespace {
 struct Vnni256 {
   using V = Avx2;
   static constexpr int kOffset = 0, kGroups = 1, kVectors = 1, kPanels = 1;
+  static constexpr bool kReadsHighBits = false;
 
   template <int kBits, int kRows, int kVectors, size_t kParts>
   static INTACT_INLINE void add(__m256i (&acc)[kRows][kVectors], const uint8_t* codes, size_t /*panel_bytes*/,

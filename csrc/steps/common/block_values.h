@@ -15,7 +15,8 @@ struct BlockValues {
   std::optional<View> fine;  // i8 [panels, blocks, 16]
 };
 
-// Gives kernels floats: products of two levels are worked out in scratch, for a few panels at a time.
+// Gives kernels the numbers of panels; products of two levels are worked out in scratch, for a few panels at a
+// time, where a kernel does not do that itself.
 class BlockValuesReader {
  public:
   // Throws std::invalid_argument unless each of the blocks of so many panels has a number.
@@ -35,31 +36,38 @@ class BlockValuesReader {
 
   bool has_levels() const { return values_.fine.has_value(); }
 
-  // Numbers of `panels` panels, of blocks [from, from + count) of one panel or of all blocks of several. `to`
-  // takes the products of two levels, [panels][count][16].
+  // Numbers of panels from `panel` on, as they are.
+  BlockReals read(const Memory& memory, int64_t panel) const {
+    BlockReals found = reals(memory, panel * reals_);
+    if (!values_.fine) return found;
+    found.fine = values_.fine->at<const int8_t>(memory) + panel * blocks_ * kPanel;
+    found.each = static_cast<size_t>(blocks_ / reals_);
+    return found;
+  }
+
+  // Numbers in one level of `panels` panels, of blocks [from, from + count) of one panel or of all blocks of
+  // several. `to` takes the products of two levels, [panels][count][16].
   BlockReals read(const Memory& memory, int64_t panel, int64_t panels, int64_t from, int64_t count,
                   float* to) const {
     if (!values_.fine) return reals(memory, panel * blocks_ + from);
-    BlockLevels levels{};
-    levels.each = static_cast<size_t>(blocks_ / reals_);
-    levels.from = static_cast<size_t>(from);
-    levels.blocks = static_cast<size_t>(count);
-    levels.to = to;
-    for (int64_t p = panel; p < panel + panels; ++p, levels.to += count * kPanel) {
-      levels.fine = values_.fine->at<const int8_t>(memory) + p * blocks_ * kPanel;
-      levels.coarse = reals(memory, p * reals_);
-      ops_.multiply_levels(levels);
+    for (int64_t p = 0; p < panels; ++p) {
+      ops_.multiply_levels(read(memory, panel + p), static_cast<size_t>(from), static_cast<size_t>(count),
+                           to + p * count * kPanel);
     }
-    return {to, false};
+    BlockReals products;
+    products.values = to;
+    return products;
   }
 
  private:
   static constexpr auto kPanel = static_cast<int64_t>(kBlockPanel);
 
   BlockReals reals(const Memory& memory, int64_t at) const {
-    if (values_.reals.type == Type::f16)
-      return {values_.reals.at<const uint16_t>(memory) + at * kPanel, true};
-    return {values_.reals.at<const float>(memory) + at * kPanel, false};
+    BlockReals found;
+    found.is_half = values_.reals.type == Type::f16;
+    found.values = values_.reals.at<const uint8_t>(memory) +
+                   at * kPanel * static_cast<int64_t>(bytes_of(values_.reals.type));
+    return found;
   }
 
   const BlockGemmOps& ops_;
