@@ -146,17 +146,21 @@ class BlockLinear final : public Step {
   }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    BlockGemm g{};
+    int64_t ready = -1;  // the panel whose weights lie in scratch: items of all rows follow each other
     for (auto item = static_cast<int64_t>(begin); item < static_cast<int64_t>(end); ++item) {
       const int64_t row = item % blocks_ * block_, first = item / blocks_ * chunk_;
       const int64_t last = std::min(first + chunk_, parts_of(columns_, kPanel));
-      for (int64_t panel = first; panel < last; panel += together_)
-        multiply(memory, row, panel, std::min(together_, last - panel), scratch);
+      for (int64_t panel = first; panel < last; ready = panel, panel += together_) {
+        if (panel != ready) g = weights(memory, panel, std::min(together_, last - panel), scratch);
+        multiply(memory, row, panel, g);
+      }
     }
   }
 
  private:
-  void multiply(const Memory& memory, int64_t row, int64_t panel, int64_t panels, uint8_t* scratch) const {
-    BlockGemm g = part(memory, panel, panels, scratch);
+  // Multiplies the rows of a block from `row` on by weights, from a panel on.
+  void multiply(const Memory& memory, int64_t row, int64_t panel, BlockGemm& g) const {
     g.rows = static_cast<size_t>(std::min(block_, rows_ - row));
     const int64_t group = row / static_cast<int64_t>(ops_.group);
     g.x = row_of<const int8_t>(s_.x_codes, memory, group);
@@ -204,7 +208,7 @@ class BlockLinear final : public Step {
   }
 
   // The weights of some panels.
-  BlockGemm part(const Memory& memory, int64_t panel, int64_t panels, uint8_t* scratch) const {
+  BlockGemm weights(const Memory& memory, int64_t panel, int64_t panels, uint8_t* scratch) const {
     BlockGemm g{};
     g.scratch = scratch;
     g.x_blocks = static_cast<size_t>(cut_.x_blocks);
