@@ -302,7 +302,7 @@ def test_a_sum_with_other_readers_stays() -> None:
 
 
 def own_model(x_block: int, bias: bool = False, **changes: Any) -> onnx.ModelProto:
-    """A BlockLinear with codes of 5 bits, zero points and minima, in blocks of 24; `changes` may add levels."""
+    """A BlockLinear with codes of 5 bits, zero points and minima, in blocks of 24; `changes` adds levels."""
     rng, form = np.random.default_rng(5), {"K": K, "bits": 5, "block": 24, "x_block": x_block}
     form |= {key: changes.pop(key) for key in list(changes) if key in form}
     constants = {

@@ -164,19 +164,25 @@ def test_the_weights_of_a_few_bits() -> None:
     np.testing.assert_allclose(after, before, rtol=0, atol=1e-4)
 
 
-def test_block_weights_of_our_operators() -> None:
+@pytest.mark.parametrize("has_levels", [False, True])
+def test_block_weights_of_our_operators(has_levels: bool) -> None:
     rng = np.random.default_rng(3)
     fields = rng.integers(0, 32, (6, 24), np.uint8)
     parts = {
         "w": join_stream(fields, 5, 1), "s": rng.normal(size=(6, 3)).astype(np.float32),
         "m": rng.normal(size=(6, 3)).astype(np.float32), "b": rng.normal(size=6).astype(np.float32),
     }  # fmt: skip
-    weights = BlockWeights(fields, "uint5", parts["s"], 8, np.full((6, 3), 16, np.uint8), parts["m"])
-    zeros = np.full((6, 3), 16, np.uint8)
+    zeros, levels = np.full((6, 3), 16, np.uint8), ""
+    weights = BlockWeights(fields, "uint5", parts["s"], 8, zeros, parts["m"])
+    if has_levels:
+        parts |= {name: parts[name][:, :1].copy() for name in "sm"}
+        parts |= {name: rng.integers(-128, 128, (6, 3)).astype(np.int8) for name in ("ss", "sm")}
+        supers, levels = (parts["s"], parts["m"]), ", ss, sm"
+        weights = BlockWeights(fields, "uint5", parts["ss"], 8, zeros, parts["sm"], *supers)
     head = HEAD.replace("]", ', "intact" : 1]')
     numbers = "K = 24, bits = 5, block = 8"
-    product = f"y = intact.BlockLinear<{numbers}, x_block = 8>(x, w, s, z, m, b)"
-    rows = f"y = intact.BlockGather<{numbers}>(x, w, s, , m)"
+    product = f"y = intact.BlockLinear<{numbers}, x_block = 8>(x, w, s, z, m, b{levels})"
+    rows = f"y = intact.BlockGather<{numbers}>(x, w, s, , m{levels and f',{levels}'})"
     x, index = rng.normal(size=(2, 24)).astype(np.float32), np.array([5, -6])
     floats = dequantize_blocks(weights)
     for port, body, feed, ops, want in (
@@ -191,7 +197,7 @@ def test_block_weights_of_our_operators() -> None:
         assert all(note.changed for note in strip_dynamic(loaded))
         assert [node.op_type for node in loaded.graph] == ops
         got = Session(to_bytes(loaded)).run({"x": feed})["y"]
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
 def test_attention_gets_floats() -> None:

@@ -15,8 +15,8 @@ _LARGEST = np.iinfo(np.int8).max
 def split_levels(weights: BlockWeights) -> dict[str, NDArray]:
     """Return scales and minima as steps read them, by name.
 
-    ``scales`` and ``minima`` are float32 [..., blocks]. Integers that int8 holds stay: they are ``sub_scales``
-    and ``sub_minima``, int8 [..., blocks], and the floats are those of super-blocks, [..., supers]. What the
+    ``scales`` and ``minima`` are float32 [..., blocks]. Integers that int8 holds stay: ``sub_scales`` and
+    ``sub_minima`` are int8 [..., blocks], and the floats are those of super-blocks, [..., supers]. What the
     weights lack is left out.
     """
     arrays = _levels("scales", weights.scales, weights.super_scales, block_scales(weights))
