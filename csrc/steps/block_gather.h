@@ -8,8 +8,8 @@
 
 namespace intact {
 
-// Numbers of the blocks of each row, dense: one for each, or integers of blocks, each multiplied by the number
-// of its super-block.
+// Numbers of the blocks of each row, dense: one for each, or integers of blocks, each multiplied by the
+// number of its super-block.
 struct BlockRowValues {
   View reals;  // f32 [rows, blocks or supers]
   std::optional<View> fine;  // i8 [rows, blocks]

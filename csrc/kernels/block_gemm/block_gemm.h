@@ -2,8 +2,8 @@
 // elements share all scales. A piece has an exact int32 sum for each output, which is scaled and added to the
 // output, one piece after the other, each operation rounded by itself.
 //
-// Weights are codes of 4, 5, 6 or 8 bits without a sign, in panels of 16 outputs and units of 8 elements along
-// K. Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each output,
+// Weights are codes of 4, 5, 6 or 8 bits without a sign, in panels of 16 outputs and units of 8 elements
+// along K. Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each output,
 // then those of the other four; of 4 bits the first are the low halves of 64 bytes, the others the high ones.
 // Codes of 5 and 6 bits lie in groups of 4 and 2 units: 64 bytes with the high bits of all of them, those of
 // the first four elements lowest, then their low 4 bits as units of 4 bits.
@@ -98,8 +98,8 @@ struct BlockGemmOps {
   size_t least_rows;  // from here on it is the best where it runs
   size_t scratch;  // bytes for each unit
   size_t panels;  // that are multiplied together: pieces of work are multiples
-  // Up to so many rows it reads numbers in two levels, and codes of 5 and 6 bits where pieces are whole groups.
-  // For more rows the functions at the end work both out once.
+  // Up to so many rows it reads numbers in two levels, and codes of 5 and 6 bits where pieces are whole
+  // groups. For more rows the functions at the end work both out once.
   size_t few_rows;
   void (*multiply4)(const BlockGemm& g);
   void (*multiply5)(const BlockGemm& g);

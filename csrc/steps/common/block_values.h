@@ -15,8 +15,8 @@ struct BlockValues {
   std::optional<View> fine;  // i8 [panels, blocks, 16]
 };
 
-// Gives kernels the numbers of panels; products of two levels are worked out in scratch, for a few panels at a
-// time, where a kernel does not do that itself.
+// Gives kernels the numbers of panels; products of two levels are worked out in scratch, for a few panels
+// at a time, where a kernel does not do that itself.
 class BlockValuesReader {
  public:
   // Throws std::invalid_argument unless each of the blocks of so many panels has a number.
