@@ -3,10 +3,10 @@
 // output, one piece after the other, each operation rounded by itself.
 //
 // Weights are codes of 4, 5, 6 or 8 bits without a sign, in panels of 16 outputs and units of 8 elements
-// along K. Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each output,
-// then those of the other four; of 4 bits the first are the low halves of 64 bytes, the others the high ones.
-// Codes of 5 and 6 bits lie in groups of 4 and 2 units: 64 bytes with the high bits of all of them, those of
-// the first four elements lowest, then their low 4 bits as units of 4 bits.
+// along K. Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each
+// output, then those of the other four; of 4 bits the first are the low halves of 64 bytes, the others the
+// high ones. Codes of 5 and 6 bits lie in groups of 4 and 2 units: 64 bytes with the high bits of all of
+// them, those of the first four elements lowest, then their low 4 bits as units of 4 bits.
 // Rows lie in groups, whose size a kernel says; the last group has rows that nobody asked for. Numbers of a
 // group lie by turns: one of each row, then the next one of each. So do codes, four neighbours at a time,
 // unless a kernel wants each row by itself.
