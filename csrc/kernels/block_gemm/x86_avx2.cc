@@ -23,6 +23,7 @@ struct Words256 {
       if (kBits == 4) {
         add_words<kRows, kVectors>(acc, codes, 64, x, unit, end, 1,
                                    [&](const uint8_t* p, __m256i& a, __m256i& b) {
+                                     if (kRows == 1) block_gemm::prefetch<32>(p);
                                      const __m256i both = V::load_int(p);
                                      a = _mm256_and_si256(both, low);
                                      b = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
