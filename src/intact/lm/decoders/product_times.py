@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from intact.engine import compile as compile_model
-from intact.formats import block_inputs
+from intact.formats import BLOCK_INPUTS, block_inputs
 from intact.graph import Composer
 from intact.graph.ops import BlockLinear
 from intact.ptq.blocks import BlockFormat, activation_block
@@ -37,7 +37,7 @@ def _seconds(grid: BlockFormat, threads: int | None) -> float:
     composer.input("x", "float32", ["tokens", _SIZE])
     names = [
         composer.constant(name, np.tile(arrays[name], (_COPIES, 1))) if name in arrays else ""
-        for name in ("codes", "scales", "zero_points", "minima")
+        for name in BLOCK_INPUTS
     ]
     composer.node(
         "BlockLinear", ["x", *names], ["y"], name="y", domain=BlockLinear.domain,
