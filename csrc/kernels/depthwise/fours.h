@@ -8,6 +8,7 @@
 //                                  something from x first has pack() put it into the corrections
 //   dot(acc, x, size, turn)        instead, of a set whose weights lie in magnitudes (Form): x is xored with
 //                                  `turn` first
+//   Ends                           the set of epilogues: this one, or one that several sets share
 //   differ(a, b)                   optional: whether any bytes do; a set that has it makes codes of functions
 //                                  by their bounds (gemm/cells.h), where the function has an end
 //   cell(table, i)                 and, with this, where not: of 32 floats the one that the low bits of i say
@@ -21,7 +22,7 @@
 
 #include "base/vector/vector.h"
 #include "kernels/depthwise/depthwise.h"
-#include "kernels/gemm/cells.h"
+#include "kernels/depthwise/fours_finish.h"
 
 namespace intact {
 namespace {
@@ -114,56 +115,22 @@ void pack(const DepthwiseWeights& w, int most, uint8_t* packed, const Form& form
   }
 }
 
-// One block of channels of one row of outputs.
-struct Block {
-  const DepthwiseRow& d;
-  const uint8_t* packed;
-  int channel;
-  int channels;  // at most the width
-};
-
-// The common epilogues have loops of their own. Bounds of a function are cells, or one quadratic.
-enum class End { bytes, bytes_divided, bytes_and_residual, cells, quadratic, any };
-
-template <class V>
-constexpr bool kHasBounds = requires(typename V::Bytes bytes) { V::differ(bytes, bytes); };
-template <class V>
-constexpr bool kHasCells = requires(const float* table, typename V::Floats i) { V::cell(table, i); };
-template <class V>
-constexpr bool kReadsWhole = !requires(const uint8_t* p, typename V::Mask mask) { V::load_tail(p, mask); };
 template <class V>
 constexpr bool kMagnitudes = requires(typename V::Ints x, typename V::Bytes w) { V::dot(x, x, w, w); };
 
-// kTail: the block may have fewer channels than lanes. kPlanes: 2 of codes of 16 bits, high bytes before low
-// ones.
-template <class V, bool kTail, End kEnd, int kPlanes>
+// Sums of the pixels of one block, and in between, where so many wait, their epilogues. kTail: the block may
+// have fewer channels than lanes. kPlanes: 2 of codes of 16 bits, high bytes before low ones.
+template <class V, bool kTail, int kPlanes>
 class Worker {
  public:
-  explicit Worker(const Block& b)
-      : d_(b.d),
+  Worker(const Block& b, FinishPixels finish)
+      : block_(b),
+        d_(b.d),
+        finish_(finish),
         x_(b.d.x + b.channel),
-        y_(b.d.y + b.channel * (b.d.epilogue.floats ? 4 : 1)),
-        residual_(b.d.residual == nullptr ? nullptr : b.d.residual + b.channel),
         correction_(reinterpret_cast<const int32_t*>(b.packed)),
-        multiplier_(reinterpret_cast<const float*>(correction_ + kBytes)),
-        bias_(multiplier_ + kBytes),
-        weight_(reinterpret_cast<const uint8_t*>(bias_ + kBytes)),
-        mask_(V::mask(b.channels)),
-        bytes_(static_cast<size_t>(b.channels) * 4),
-        zero_(V::set_words(d_.epilogue.zero_point)),
-        low_(V::set_bytes(d_.epilogue.low)),
-        high_(V::set_bytes(d_.epilogue.high)),
-        gain_(V::set(d_.epilogue.residual_multiplier)),
-        high_inverse_(V::set(d_.epilogue.divisor.high)),
-        low_inverse_(V::set(d_.epilogue.divisor.low)) {
-    if constexpr (kBounds) {
-      const Float per_unit = V::set(d_.epilogue.cells->per_unit);
-      for (int k = 0; k < 4; ++k) {
-        scaled_[k][0] = V::load(multiplier_ + k * kLanes) * per_unit;
-        scaled_[k][1] = V::load(bias_ + k * kLanes) * per_unit;
-      }
-    }
-  }
+        weight_(b.packed + 3 * sizeof(int32_t) * kBytes),
+        mask_(V::mask(b.channels)) {}
 
   // Columns of kSide taps, or of their first four, stay in registers for all outputs that read them.
   template <int kSide, int kStride>
@@ -190,9 +157,13 @@ class Worker {
         }
       }
       x_ += d_.x_pixel;
-      finish(acc);
+      keep(acc);
     };
-    for (size_t p = 0; p < d_.pixels;) turn<kStride>(output, p, std::make_integer_sequence<int, kSide>{});
+    for (size_t p = 0; p < d_.pixels;) {
+      make_room(kSide);
+      turn<kStride>(output, p, std::make_integer_sequence<int, kSide>{});
+    }
+    finish();
   }
 
   void any(const ptrdiff_t* offsets, int groups) {
@@ -203,16 +174,16 @@ class Worker {
         start(acc, plane);
         for (int g = 0; g < groups; ++g) group(acc, x, offsets, g);
       }
-      finish(acc);
+      make_room(1);
+      keep(acc);
     }
+    finish();
   }
 
  private:
   using Bytes = typename V::Bytes;
   using Int = typename V::Ints;
-  using Float = typename V::Floats;
   static constexpr int kBytes = V::kBytes, kLanes = V::kWidth;
-  static constexpr bool kBounds = kEnd == End::cells || kEnd == End::quadratic;
 
   INTACT_INLINE Bytes load(const uint8_t* p) const {
     if constexpr (kReadsWhole<V> || !kTail) {
@@ -270,163 +241,41 @@ class Worker {
     }
   }
 
-  INTACT_INLINE void finish(const Int (&acc)[4]) {
-    if constexpr (kBounds) {
-      by_bounds(acc);
-    } else {
-      Float v[4];
-      reals(acc, v);
-      if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) add_residual(v);
-      if (kEnd == End::any && d_.epilogue.floats) {
-        store_floats(v);
-      } else {
-        if (kEnd == End::bytes_and_residual || kEnd == End::bytes_divided) divide(v);
-        if (kEnd == End::any) bound(v);
-        store_bytes(bytes_of(v));
-      }
-    }
-    y_ += d_.y_pixel;
-  }
-
-  INTACT_INLINE void reals(const Int (&acc)[4], Float (&v)[4]) const {
+  INTACT_INLINE void keep(const Int (&acc)[4]) {
+    int32_t* const to = sums_ + waiting_ * kBytes;
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      v[k] = V::to_float(acc[k]) * V::load(multiplier_ + k * kLanes) + V::load(bias_ + k * kLanes);
-    }
+    for (int k = 0; k < 4; ++k) V::store_int(to + k * kLanes, acc[k]);
+    ++waiting_;
   }
 
-  INTACT_INLINE Bytes bytes_of(const Float (&v)[4]) const {
-    const auto ab = V::add_words_saturated(V::pack_words(V::to_int(v[0]), V::to_int(v[1])), zero_);
-    const auto cd = V::add_words_saturated(V::pack_words(V::to_int(v[2]), V::to_int(v[3])), zero_);
-    return V::smaller_bytes(V::larger_bytes(V::pack_bytes(ab, cd), low_), high_);
+  // Makes room for so many pixels.
+  INTACT_INLINE void make_room(size_t pixels) {
+    if (waiting_ + pixels > kMostWaiting) [[unlikely]]
+      finish();
   }
 
-  INTACT_INLINE void store_bytes(Bytes bytes) const {
-    kTail ? V::store_tail(y_, bytes, mask_) : V::store_bytes(y_, bytes);
+  INTACT_APART void finish() {
+    finish_(block_, sums_, finished_, waiting_);
+    finished_ += waiting_;
+    waiting_ = 0;
   }
 
-  INTACT_INLINE void by_bounds(const Int (&acc)[4]) const {
-    Float least[4], most[4];
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      least[k] = lower_of(acc[k], k);
-      most[k] = least[k] + V::set(d_.epilogue.cells->width);
-    }
-    const Bytes bytes = bytes_of(least);
-    if (V::differ(bytes, bytes_of(most))) [[unlikely]] {
-      by_function(acc);
-    } else {
-      store_bytes(bytes);
-    }
-  }
-
-  // The lower bound of the function's codes, in steps of the output.
-  INTACT_INLINE Float lower_of(Int acc, int k) const {
-    const FunctionCells& c = *d_.epilogue.cells;
-    const Float x = V::smaller(V::fma(V::to_float(acc), scaled_[k][0], scaled_[k][1]), V::set(c.top));
-    const Float size = V::smaller(V::abs(x), V::set(kEnd == End::quadratic ? c.end : kMostCell));
-    Float y;
-    if constexpr (kEnd == End::quadratic) {
-      y = V::fma(V::fma(V::set(c.terms[2][0]), size, V::set(c.terms[1][0])), size, V::set(c.terms[0][0]));
-    } else {
-      const Float rounder = V::set(12582912.0f), shifted = size + rounder;
-      const Float t = size - (shifted - rounder);
-      y = V::cell(c.terms[kCellTerms - 1], shifted);
-#pragma GCC unroll 4
-      for (int power = kCellTerms - 2; power >= 0; --power) {
-        y = V::fma(y, t, V::cell(c.terms[power], shifted));
-      }
-    }
-    return V::fma(V::larger(x, V::set(0)), V::set(c.ramp), y);
-  }
-
-  // Rare: evaluates the function itself for all channels of the block.
-  INTACT_APART void by_function(const Int (&acc)[4]) const {
-    alignas(64) float ordered[kBytes];
-    alignas(64) uint8_t bytes[kBytes];
-    Float v[4];
-    reals(acc, v);
-    in_order(v, ordered);
-    d_.epilogue.curve(ordered, bytes_ / 4, d_.epilogue.curve_codes(), bytes);
-    std::memcpy(y_, bytes, bytes_ / 4);
-  }
-
-  // By the scale of the output (base/divisor.h).
-  INTACT_INLINE void divide(Float (&v)[4]) const {
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) v[k] = V::fma(v[k], high_inverse_, v[k] * low_inverse_);
-  }
-
-  // A number too small for an integer converts to the smallest one, which is right. One too large would, too.
-  INTACT_INLINE void bound(Float (&v)[4]) const {
-    const Float scale = V::set(d_.epilogue.divides ? d_.epilogue.scale : 1.0f);
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) v[k] = V::smaller(v[k] / scale, V::set(1 << 16));
-  }
-
-  INTACT_INLINE void add_residual(Float (&v)[4]) {
-    Int r[4];
-    vec::spread<V>(load(residual_), V::set_bytes(0), V::set_bytes(0), V::set_bytes(0), r);
-    residual_ += d_.residual_pixel;
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      v[k] = v[k] + V::to_float(V::sub_int(r[k], V::set_int(d_.epilogue.residual_zero_point))) * gain_;
-    }
-  }
-
-  void store_floats(Float (&v)[4]) const {
-    const Float low = V::set(d_.epilogue.real_low), high = V::set(d_.epilogue.real_high);
-    for (int k = 0; k < 4; ++k) v[k] = vec::at_most<V>(vec::at_least<V>(v[k], low), high);
-    if (!kTail || bytes_ == kBytes * sizeof(float)) return in_order(v, y_);
-    if constexpr (kHasCells<V>) {
-      store_some(v);
-    } else {
-      store_part(v);  // floats are common where functions have no cells
-    }
-  }
-
-  INTACT_APART void store_some(const Float (&v)[4]) const { store_part(v); }
-  INTACT_INLINE void store_part(const Float (&v)[4]) const {
-    alignas(64) float lanes[kLanes];
-    for (size_t k = 0; k < 4; ++k) {
-      V::store(lanes, v[k]);
-      for (size_t i = 0; i < kLanes && 16 * (i + k) < bytes_; i += 4) {
-        const size_t at = 16 * (i + k), left = bytes_ - at;
-        left < 16 ? std::memcpy(y_ + at, lanes + i, left) : std::memcpy(y_ + at, lanes + i, 16);
-      }
-    }
-  }
-
-  // Floats of the block, channel by channel.
-  static INTACT_INLINE void in_order(const Float (&v)[4], void* to) {
-    alignas(64) float lanes[kLanes];
-    for (int k = 0; k < 4; ++k) {
-      V::store(lanes, v[k]);
-      for (int i = 0; i < kLanes; i += 4)
-        std::memcpy(static_cast<uint8_t*>(to) + 16 * (i + k), lanes + i, 16);
-    }
-  }
-
+  static constexpr size_t kMostWaiting = (8 << 10) / (sizeof(int32_t) * kBytes);  // a part of the first cache
+  const Block& block_;
   const DepthwiseRow& d_;
+  const FinishPixels finish_;
   const uint8_t* x_;
-  uint8_t* y_;
-  const uint8_t* residual_;
   const int32_t* correction_;
-  const float* multiplier_;
-  const float* bias_;
   const uint8_t* weight_;
   typename V::Mask mask_;
-  size_t bytes_;  // of the floats of one pixel
-  typename V::Words zero_;
-  Bytes low_, high_;
-  Float gain_, high_inverse_, low_inverse_;
-  Float scaled_[kBounds ? 4 : 1][2];  // multipliers and biases, in units of the bounds
+  size_t finished_ = 0, waiting_ = 0;
+  alignas(64) int32_t sums_[kMostWaiting * kBytes];
 };
 
-template <class V, bool kTail, End kEnd, int kPlanes>
+template <class V, bool kTail, int kPlanes>
 void loops(const Block& b, const ptrdiff_t* offsets, int groups) {
   const DepthwiseRow& d = b.d;
-  Worker<V, kTail, kEnd, kPlanes> worker(b);
+  Worker<V, kTail, kPlanes> worker(b, finish_for<typename V::Ends>(b));
   const int side = d.kernel_h == d.kernel_w ? d.kernel_h : 0;
   const bool one = d.x_pixel == d.x_column, two = d.x_pixel == 2 * d.x_column;
   if (side == 3 && one) return worker.template square<3, 1>(offsets);
@@ -438,35 +287,17 @@ void loops(const Block& b, const ptrdiff_t* offsets, int groups) {
   worker.any(offsets, groups);
 }
 
-// Whole blocks have loops of their own where sets read tails otherwise, and for the epilogues of networks for
-// images: 2% faster, and as large again.
-template <class V, End kEnd, int kPlanes = 1>
+template <class V, int kPlanes>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
-  // Sets without cells leave functions to others, which take floats.
-  constexpr bool kFloats = kEnd == End::any && kPlanes == 1 && !kHasCells<V>;
-  constexpr bool kCommon = kEnd == End::bytes || kEnd == End::cells || kEnd == End::quadratic || kFloats;
-  if constexpr (kCommon || !kReadsWhole<V>) {
-    if (b.channels == static_cast<int>(V::kBytes)) {
-      return loops<V, false, kEnd, kPlanes>(b, offsets, groups);
-    }
+  if constexpr (!kReadsWhole<V>) {
+    if (b.channels == static_cast<int>(V::kBytes)) return loops<V, false, kPlanes>(b, offsets, groups);
   }
-  loops<V, true, kEnd, kPlanes>(b, offsets, groups);
+  loops<V, true, kPlanes>(b, offsets, groups);
 }
 
 template <class V>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
-  if (b.d.joins) return work<V, End::any, 2>(b, offsets, groups);
-  if constexpr (kHasBounds<V>) {
-    const FunctionCells* const cells = b.d.epilogue.cells;
-    if (cells != nullptr && cells->end > 0) return work<V, End::quadratic>(b, offsets, groups);
-    if constexpr (kHasCells<V>) {
-      if (cells != nullptr) return work<V, End::cells>(b, offsets, groups);
-    }
-  }
-  if (b.d.epilogue.floats || !b.d.epilogue.bounded) return work<V, End::any>(b, offsets, groups);
-  if (b.d.residual != nullptr) return work<V, End::bytes_and_residual>(b, offsets, groups);
-  b.d.epilogue.divides ? work<V, End::bytes_divided>(b, offsets, groups)
-                       : work<V, End::bytes>(b, offsets, groups);
+  b.d.joins ? work<V, 2>(b, offsets, groups) : work<V, 1>(b, offsets, groups);
 }
 
 // `work(block, width, offsets, groups)` for every block of the row.

@@ -42,10 +42,12 @@ struct Width : Avx2 {
 };
 
 struct Low : Width {
+  using Ends = Width;
   static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes w) { return sum(acc, pair_bytes(x, w)); }
 };
 
 struct Any : Width {
+  using Ends = Width;
   static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes size, Bytes turn) {
     return sum(acc, pair_bytes(size, xor_int(x, turn)));
   }

@@ -21,6 +21,7 @@ INTACT_INLINE __m256 cell_of(const float* table, __m256 i) {
 #define INTACT_WIDTH(Name, V, MaskType, P)                                                            \
   struct Name : V {                                                                                   \
     using Mask = MaskType;                                                                            \
+    using Ends = Name;                                                                                \
     static Mask mask(int bytes) { return static_cast<Mask>(~uint64_t{0} >> (64 - bytes)); }           \
     static INTACT_INLINE void store_tail(void* p, Bytes v, Mask m) { P##_mask_storeu_epi8(p, m, v); } \
     static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes w) { return P##_dpbusd_epi32(acc, x, w); }  \

@@ -102,18 +102,26 @@ constexpr ptrdiff_t kNearBytes = 16 << 10;
 // Larger ones than these come from the second cache: once for each tile, which therefore has one row more.
 constexpr ptrdiff_t kFirstBytes = 32 << 10;
 
-// Steps of a window's first run that epilogues go between.
-constexpr int kMoreSteps = 5, kFewSteps = 3;
-
-template <int kVectors, CodeForm kForm, bool kPlain>
+template <int kVectors>
 struct Whole {
   using Tile = void (*)(const GemmSteps&, const GemmTile&, const Epilogue&, const GemmRows&, int, Fetch);
   static constexpr int kHalf = 12 / kVectors, kMost = std::min(28 / kVectors, 12);
 
   template <int... i>
   static Tile tile_of(int rows, std::integer_sequence<int, i...>) {
-    static constexpr Tile kAll[] = {whole_tile<i + 1, kVectors, kForm, kPlain>...};
+    static constexpr Tile kAll[] = {whole_tile<i + 1, kVectors>...};
     return kAll[rows - 1];
+  }
+
+  using Halves = int (*)(const GemmSteps&, const GemmTile&, const Epilogue&, const GemmRows&, Fetching&);
+  static Halves halves_for(const Epilogue& e) {
+    const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
+    if (!plain) return whole_halves<kHalf, kVectors, Known::nothing>;
+    switch (e.code_form()) {
+      case CodeForm::product: return whole_halves<kHalf, kVectors, Known::product>;
+      case CodeForm::divided: return whole_halves<kHalf, kVectors, Known::divided>;
+      default: return whole_halves<kHalf, kVectors, Known::divided_with_residual>;
+    }
   }
 
   static void run(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
@@ -123,11 +131,7 @@ struct Whole {
     const int most = steps * s.width * 4 <= kFirstBytes ? std::min(24 / kVectors, kMost) : kMost;
     Fetching fetching(s, t, steps);
     int row = 0;
-    if (near && s.steps[1] >= kMoreSteps) {
-      row = whole_halves<kMoreSteps, kHalf, kVectors, kForm, kPlain>(s, t, e, rows, fetching);
-    } else if (near && s.steps[1] >= kFewSteps) {
-      row = whole_halves<kFewSteps, kHalf, kVectors, kForm, kPlain>(s, t, e, rows, fetching);
-    }
+    if (near && s.steps[1] >= kFewSteps) row = halves_for(e)(s, t, e, rows, fetching);
     const int left = t.rows - row, tiles = (left + most - 1) / most;
     for (int i = 0; i < tiles; ++i) {
       const int height = left / tiles + (i < left % tiles ? 1 : 0);
@@ -138,31 +142,14 @@ struct Whole {
   }
 };
 
-template <int kVectors>
-void whole_panel(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
-  using enum CodeForm;
-  const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
-  switch (e.code_form()) {
-    case product:
-      return plain ? Whole<kVectors, product, true>::run(s, t, e, rows)
-                   : Whole<kVectors, product, false>::run(s, t, e, rows);
-    case divided:
-      return plain ? Whole<kVectors, divided, true>::run(s, t, e, rows)
-                   : Whole<kVectors, divided, false>::run(s, t, e, rows);
-    default:
-      return plain ? Whole<kVectors, divided_with_residual, true>::run(s, t, e, rows)
-                   : Whole<kVectors, divided_with_residual, false>::run(s, t, e, rows);
-  }
-}
-
 bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
   if (e.has_gain) return false;
   switch (s.width / kUnit) {
-    case 1: whole_panel<1>(s, t, e, rows); break;
-    case 2: whole_panel<2>(s, t, e, rows); break;
-    case 3: whole_panel<3>(s, t, e, rows); break;
-    default: whole_panel<4>(s, t, e, rows);
+    case 1: Whole<1>::run(s, t, e, rows); break;
+    case 2: Whole<2>::run(s, t, e, rows); break;
+    case 3: Whole<3>::run(s, t, e, rows); break;
+    default: Whole<4>::run(s, t, e, rows);
   }
   return true;
 }

@@ -51,15 +51,17 @@ INTACT_INLINE void products(const GemmSteps& s, const GemmTile& t, int first, Su
 }
 
 // Does as Codes of x86_avx512_whole.h, four rows at a time.
-template <CodeForm kForm>
 struct Codes {
   const GemmRows& t;
+  const bool divides, has_residual;
   __m256i zero_point, low, high, order;
   __m256 multiplier, bias, residual_multiplier, residual_zero_point, high_inverse, low_inverse;
   __mmask16 mask;  // of the channels that exist
 
   Codes(const Epilogue& e, const GemmRows& rows)
       : t(rows),
+        divides(e.divides || e.has_residual),
+        has_residual(e.has_residual),
         zero_point(_mm256_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low(_mm256_set1_epi8(static_cast<char>(e.low))),
         high(_mm256_set1_epi8(static_cast<char>(e.high))),
@@ -72,31 +74,31 @@ struct Codes {
         low_inverse(_mm256_set1_ps(e.divisor.low)),
         mask(static_cast<__mmask16>((1u << rows.channels) - 1)) {}
 
-  INTACT_INLINE __m256i code(__m256i sums, int row) const {
-    __m256 real = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), multiplier), bias);
-    if constexpr (reads_residual(kForm)) {
-      const __m128i bytes = _mm_maskz_loadu_epi8(mask, t.residual[row] + t.residual_offset);
-      const __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
-      const __m256 from_zero = _mm256_sub_ps(branch, residual_zero_point);
-      real = _mm256_add_ps(real, _mm256_mul_ps(from_zero, residual_multiplier));
-    }
-    if constexpr (divides(kForm)) {  // base/divisor.h
-      real = _mm256_fmadd_ps(real, high_inverse, _mm256_mul_ps(real, low_inverse));
-    }
-    return _mm256_cvtps_epi32(real);
+  INTACT_INLINE __m256 real(__m256i sums) const {
+    return _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), multiplier), bias);
+  }
+
+  INTACT_INLINE __m256 add(__m256 real, int row) const {
+    const __m128i bytes = _mm_maskz_loadu_epi8(mask, t.residual[row] + t.residual_offset);
+    const __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+    const __m256 from_zero = _mm256_sub_ps(branch, residual_zero_point);
+    return _mm256_add_ps(real, _mm256_mul_ps(from_zero, residual_multiplier));
+  }
+
+  INTACT_INLINE __m256 quotient(__m256 x) const {  // base/divisor.h
+    return _mm256_fmadd_ps(x, high_inverse, _mm256_mul_ps(x, low_inverse));
   }
 
   // Rows [r, r + 4) of the tile, as far as there are.
   template <int r, int kRows>
   INTACT_INLINE void write(const Sums<kRows>& sums, int row) const {
+    constexpr int kCount = kRows - r < 4 ? kRows - r : 4;
+    __m256 reals[4] = {};
+    each<kCount>([&](auto i) INTACT_INLINE_BODY { reals[i] = real(sums.at[r + i]); });
+    if (has_residual) each<kCount>([&](auto i) INTACT_INLINE_BODY { reals[i] = add(reals[i], row + i); });
+    if (divides) each<kCount>([&](auto i) INTACT_INLINE_BODY { reals[i] = quotient(reals[i]); });
     __m256i codes[4];
-    each<4>([&](auto i) INTACT_INLINE_BODY {
-      if constexpr (r + i < kRows) {
-        codes[i] = code(sums.at[r + i], row + i);
-      } else {
-        codes[i] = codes[0];
-      }
-    });
+    each<4>([&](auto i) INTACT_INLINE_BODY { codes[i] = _mm256_cvtps_epi32(reals[i]); });
     const __m256i ab = _mm256_adds_epi16(_mm256_packs_epi32(codes[0], codes[1]), zero_point);
     const __m256i cd = _mm256_adds_epi16(_mm256_packs_epi32(codes[2], codes[3]), zero_point);
     const __m256i held = _mm256_min_epu8(_mm256_max_epu8(_mm256_packus_epi16(ab, cd), low), high);
@@ -111,8 +113,8 @@ struct Codes {
   }
 };
 
-template <int kRows, CodeForm kForm>
-void whole_tile(const GemmSteps& s, const GemmTile& t, const Codes<kForm>& codes, int first) {
+template <int kRows>
+void whole_tile(const GemmSteps& s, const GemmTile& t, const Codes& codes, int first) {
   Sums<kRows> sums;
   products(s, t, first, sums);
   each<(kRows + 3) / 4>([&](auto four)
@@ -137,26 +139,17 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   tiles[t.rows - 1](s, t, 0);
 }
 
-template <CodeForm kForm>
-void whole_rows(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
-  using Tile = void (*)(const GemmSteps&, const GemmTile&, const Codes<kForm>&, int);
-  const auto tiles = []<int... i>(std::integer_sequence<int, i...>) -> const Tile* {
-    static constexpr Tile kAll[] = {whole_tile<i + 1, kForm>...};
-    return kAll;
-  }(std::make_integer_sequence<int, kMostRows>{});
-  const Codes<kForm> codes(e, rows);
-  for (int row = 0; row < t.rows; row += kMostRows) {
-    tiles[std::min(kMostRows, t.rows - row) - 1](s, t, codes, row);
-  }
-}
-
 bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
   if (e.has_gain) return false;
-  switch (e.code_form()) {
-    case CodeForm::product: whole_rows<CodeForm::product>(s, t, e, rows); break;
-    case CodeForm::divided: whole_rows<CodeForm::divided>(s, t, e, rows); break;
-    default: whole_rows<CodeForm::divided_with_residual>(s, t, e, rows);
+  using Tile = void (*)(const GemmSteps&, const GemmTile&, const Codes&, int);
+  const auto tiles = []<int... i>(std::integer_sequence<int, i...>) -> const Tile* {
+    static constexpr Tile kAll[] = {whole_tile<i + 1>...};
+    return kAll;
+  }(std::make_integer_sequence<int, kMostRows>{});
+  const Codes codes(e, rows);
+  for (int row = 0; row < t.rows; row += kMostRows) {
+    tiles[std::min(kMostRows, t.rows - row) - 1](s, t, codes, row);
   }
   return true;
 }

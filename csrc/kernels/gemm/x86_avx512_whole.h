@@ -153,14 +153,18 @@ struct Products {
   }
 };
 
+// What a tile knows of its epilogue when it is compiled: nothing, or that zero points and `low` are 0 and the
+// form.
+enum class Known { nothing, product, divided, divided_with_residual };
+
 // Does as finish_codes of x86_avx512_finish.h, cut into pieces that need few registers: all rows of one
-// vector are scaled, then four vectors at a time are written, of one row or of several. kPlain: zero points
-// and `low` are 0.
-template <int kRows, int kVectors, CodeForm kForm, bool kPlain>
+// vector are scaled, then four vectors at a time are written, of one row or of several.
+template <int kRows, int kVectors, Known kKnown>
 struct Codes {
-  static constexpr bool kResidual = reads_residual(kForm);
+  static constexpr bool kPlain = kKnown != Known::nothing;
   static constexpr int kAtOnce = kVectors < 3 ? 4 / kVectors : 1;  // rows
   const GemmRows& t;
+  const bool divides, has_residual;
   __m512i zero_point, low, high, order;
   __m512 residual_multiplier, residual_zero_point, high_inverse, low_inverse;
   __mmask64 mask;  // of the channels that exist
@@ -168,6 +172,8 @@ struct Codes {
 
   INTACT_INLINE Codes(const Epilogue& e, const GemmRows& rows)
       : t(rows),
+        divides(kPlain ? kKnown != Known::product : e.divides),
+        has_residual(kPlain ? kKnown == Known::divided_with_residual : e.has_residual),
         zero_point(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low(_mm512_set1_epi8(static_cast<char>(e.low))),
         high(_mm512_set1_epi8(static_cast<char>(e.high))),
@@ -188,12 +194,19 @@ struct Codes {
   template <int v>
   INTACT_INLINE void scale(Sums<kRows, kVectors>& sums) const {
     const __m512 m = _mm512_loadu_ps(t.multiplier + kLanes * v), b = _mm512_loadu_ps(t.bias + kLanes * v);
-    each<kRows>([&](auto r) INTACT_INLINE_BODY {
-      __m512 real = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums.at[r][v]), m), b);
-      if constexpr (kForm == CodeForm::divided) real = quotient(real);
-      sums.at[r][v] = kResidual ? _mm512_castps_si512(real) : _mm512_cvtps_epi32(real);
-      pin(sums.at[r][v]);
-    });
+    const auto each_real = [&](const auto& code) INTACT_INLINE_BODY {
+      each<kRows>([&](auto r) INTACT_INLINE_BODY {
+        sums.at[r][v] = code(_mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums.at[r][v]), m), b));
+        pin(sums.at[r][v]);
+      });
+    };
+    if (has_residual) {
+      each_real([](__m512 real) INTACT_INLINE_BODY { return _mm512_castps_si512(real); });
+    } else if (divides) {
+      each_real([&](__m512 real) INTACT_INLINE_BODY { return _mm512_cvtps_epi32(quotient(real)); });
+    } else {
+      each_real([](__m512 real) INTACT_INLINE_BODY { return _mm512_cvtps_epi32(real); });
+    }
   }
 
   template <int v>
@@ -216,13 +229,19 @@ struct Codes {
       each<4>([&](auto i) INTACT_INLINE_BODY {
         constexpr int beside = i / kVectors, v = i % kVectors;
         if constexpr (beside >= kAtOnce || r + beside >= kRows) {
-          codes[i] = codes[0];
-        } else if constexpr (kResidual) {
-          codes[i] = add<v>(sums.at[r + beside][v], t.residual[row + beside] + t.residual_offset);
+          codes[i] = _mm512_setzero_si512();
         } else {
           codes[i] = sums.at[r + beside][v];
         }
       });
+      if (has_residual) {
+        each<4>([&](auto i) INTACT_INLINE_BODY {
+          constexpr int beside = i / kVectors, v = i % kVectors;
+          if constexpr (beside < kAtOnce && r + beside < kRows) {
+            codes[i] = add<v>(codes[i], t.residual[row + beside] + t.residual_offset);
+          }
+        });
+      }
       const __m512i bytes = packed(codes);
       each<kAtOnce>([&](auto beside) INTACT_INLINE_BODY {
         if constexpr (r + beside < kRows) store<beside>(bytes, t.y[row + beside] + t.y_offset);
@@ -256,23 +275,27 @@ struct Codes {
 };
 
 // Sums and codes of rows [first, first + kRows).
-template <int kRows, int kVectors, CodeForm kForm, bool kPlain>
+template <int kRows, int kVectors>
 void whole_tile(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows, int first,
                 Fetch fetch) {
   Sums<kRows, kVectors> sums;
   sums.start(t.correction);
   Products<kRows, kVectors>(s, t, first, fetch).runs_from(0, sums);
-  const Codes<kRows, kVectors, kForm, kPlain> codes(e, rows);
+  const Codes<kRows, kVectors, Known::nothing> codes(e, rows);
   each<kVectors>([&](auto v) INTACT_INLINE_BODY { codes.template scale<v>(sums); });
   each<kRows>([&](auto r) INTACT_INLINE_BODY { codes.template write<r>(sums, first + r); });
 }
 
-// The sums of rows [first, first + kRows), and between the first kSteps steps, which the first run has, the
-// codes of the rows before: products keep two ports busy, and epilogues use the others.
-template <int kSteps, int kRows, int kVectors, CodeForm kForm, bool kPlain>
-INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
-                             const Codes<kRows, kVectors, kForm, kPlain>& codes, const GemmTile& t,
-                             Sums<kRows, kVectors>& sums, Sums<kRows, kVectors>& before, int written) {
+// The steps that the first run of a window has at least.
+constexpr int kFewSteps = 3;
+
+// The sums of rows [first, first + kRows), and between the first steps the codes of the rows before: products
+// keep two ports busy, and epilogues use the others. Longer runs have five steps there: one branch for two of
+// them, because one for each is slower by 4% (24 channels to 144, Zen 4).
+template <int kRows, int kVectors, Known kKnown>
+INTACT_INLINE void half_tile(Products<kRows, kVectors> products, const Codes<kRows, kVectors, kKnown>& codes,
+                             const GemmTile& t, Sums<kRows, kVectors>& sums, Sums<kRows, kVectors>& before,
+                             int written) {
   sums.start(t.correction);
   products.begin(0);
   each<2>([&](auto half) INTACT_INLINE_BODY {
@@ -281,7 +304,13 @@ INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
     if constexpr (2 * half + 1 < kVectors) codes.template scale<2 * half + 1>(before);
   });
   each<kRows>([&](auto r) INTACT_INLINE_BODY {
-    if constexpr (r + 2 < kSteps) products.step(sums);
+    if constexpr (r == 0) products.step(sums);
+    if constexpr (r == 1) {
+      if (products.k + 8 <= products.end) {
+        products.step(sums);
+        products.step(sums);
+      }
+    }
     codes.template write<r>(before, written + r);
   });
   products.rest(sums);
@@ -289,20 +318,18 @@ INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
 }
 
 // As many rows as make an odd number of halves; returns how many.
-template <int kSteps, int kRows, int kVectors, CodeForm kForm, bool kPlain>
+template <int kRows, int kVectors, Known kKnown>
 int whole_halves(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows,
                  Fetching& fetching) {
   if (t.rows < kRows) return 0;
-  const Codes<kRows, kVectors, kForm, kPlain> codes(e, rows);
+  const Codes<kRows, kVectors, kKnown> codes(e, rows);
   Sums<kRows, kVectors> even, odd;
   even.start(t.correction);
   Products<kRows, kVectors>(s, t, 0, fetching.piece()).runs_from(0, even);
   int row = kRows;
   for (; row + 2 * kRows <= t.rows; row += 2 * kRows) {
-    half_tile<kSteps>(Products<kRows, kVectors>(s, t, row, fetching.piece()), codes, t, odd, even,
-                      row - kRows);
-    half_tile<kSteps>(Products<kRows, kVectors>(s, t, row + kRows, fetching.piece()), codes, t, even, odd,
-                      row);
+    half_tile(Products<kRows, kVectors>(s, t, row, fetching.piece()), codes, t, odd, even, row - kRows);
+    half_tile(Products<kRows, kVectors>(s, t, row + kRows, fetching.piece()), codes, t, even, odd, row);
   }
   each<kVectors>([&](auto v) INTACT_INLINE_BODY { codes.template scale<v>(even); });
   each<kRows>([&](auto r) INTACT_INLINE_BODY { codes.template write<r>(even, row - kRows + r); });
