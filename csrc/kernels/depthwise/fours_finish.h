@@ -22,7 +22,7 @@ struct Block {
 };
 
 // The common epilogues have loops of their own. Bounds of a function are cells, or one quadratic.
-enum class End { bytes, bytes_divided, bytes_and_residual, cells, quadratic, any };
+enum class End { bytes, residual, cells, quadratic, floats, any };
 
 template <class V>
 constexpr bool kHasBounds = requires(typename V::Bytes bytes) { V::differ(bytes, bytes); };
@@ -30,12 +30,12 @@ template <class V>
 constexpr bool kHasCells = requires(const float* table, typename V::Floats i) { V::cell(table, i); };
 template <class V>
 constexpr bool kReadsWhole = !requires(const uint8_t* p, typename V::Mask mask) { V::load_tail(p, mask); };
-// kTail: the block may have fewer channels than lanes.
-template <class V, bool kTail, End kEnd>
+// kTail: the block may have fewer channels than lanes. kHold: registers are left for constants.
+template <class V, bool kTail, End kEnd, bool kHold>
 class Finish {
  public:
   // Of pixels from `first` on.
-  Finish(const Block& b, size_t first)
+  explicit Finish(const Block& b, size_t first = 0)
       : d_(b.d),
         y_(b.d.y + static_cast<ptrdiff_t>(first) * b.d.y_pixel + b.channel * (b.d.epilogue.floats ? 4 : 1)),
         residual_(b.d.residual == nullptr
@@ -43,6 +43,7 @@ class Finish {
                       : b.d.residual + static_cast<ptrdiff_t>(first) * b.d.residual_pixel + b.channel),
         multiplier_(reinterpret_cast<const float*>(b.packed) + kBytes),
         bias_(multiplier_ + kBytes),
+        divides_(b.d.epilogue.divides),
         mask_(V::mask(b.channels)),
         bytes_(static_cast<size_t>(b.channels) * 4),
         zero_(V::set_words(d_.epilogue.zero_point)),
@@ -51,18 +52,22 @@ class Finish {
         gain_(V::set(d_.epilogue.residual_multiplier)),
         high_inverse_(V::set(d_.epilogue.divisor.high)),
         low_inverse_(V::set(d_.epilogue.divisor.low)) {
-    for (int k = 0; k < 4; ++k) {
-      scales_[k] = V::load(multiplier_ + k * kLanes);
-      shifts_[k] = V::load(bias_ + k * kLanes);
-    }
-    if constexpr (kBounds) {
-      const Float per_unit = V::set(d_.epilogue.cells->per_unit);
+    if constexpr (kHolds) {
       for (int k = 0; k < 4; ++k) {
-        scales_[k] = scales_[k] * per_unit;
-        shifts_[k] = shifts_[k] * per_unit;
+        scales_[k] = V::load(multiplier_ + k * kLanes);
+        shifts_[k] = V::load(bias_ + k * kLanes);
+        if constexpr (kBounds) {
+          scales_[k] = scales_[k] * V::set(d_.epilogue.cells->per_unit);
+          shifts_[k] = shifts_[k] * V::set(d_.epilogue.cells->per_unit);
+        }
       }
     }
   }
+
+  // The sums of the next pixel.
+  INTACT_INLINE void take(const typename V::Ints (&acc)[4]) { finish(acc); }
+  void make_room(size_t) {}
+  void end() {}
 
   void pixels(const int32_t* sums, size_t count) {
     for (size_t i = 0; i < count; ++i, sums += kBytes) {
@@ -79,6 +84,7 @@ class Finish {
   using Float = typename V::Floats;
   static constexpr int kBytes = V::kBytes, kLanes = V::kWidth;
   static constexpr bool kBounds = kEnd == End::cells || kEnd == End::quadratic;
+  static constexpr bool kHolds = kBounds || kHold;
 
   INTACT_INLINE Bytes load(const uint8_t* p) const {
     if constexpr (kReadsWhole<V> || !kTail) {
@@ -94,11 +100,11 @@ class Finish {
     } else {
       Float v[4];
       reals(acc, v);
-      if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) add_residual(v);
-      if (kEnd == End::any && d_.epilogue.floats) {
+      if (kEnd == End::residual || (kEnd == End::any && residual_ != nullptr)) add_residual(v);
+      if (kEnd == End::floats || (kEnd == End::any && d_.epilogue.floats)) {
         store_floats(v);
       } else {
-        if (kEnd == End::bytes_and_residual || kEnd == End::bytes_divided) divide(v);
+        if (kEnd == End::residual || (kEnd == End::bytes && divides_)) divide(v);
         if (kEnd == End::any) bound(v);
         store_bytes(bytes_of(v));
       }
@@ -109,8 +115,8 @@ class Finish {
   INTACT_INLINE void reals(const Int (&acc)[4], Float (&v)[4]) const {
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      const Float m = kBounds ? V::load(multiplier_ + k * kLanes) : scales_[k];
-      const Float b = kBounds ? V::load(bias_ + k * kLanes) : shifts_[k];
+      const Float m = kHolds && !kBounds ? scales_[k] : V::load(multiplier_ + k * kLanes);
+      const Float b = kHolds && !kBounds ? shifts_[k] : V::load(bias_ + k * kLanes);
       v[k] = V::to_float(acc[k]) * m + b;
     }
   }
@@ -232,49 +238,84 @@ class Finish {
   const uint8_t* residual_;
   const float* multiplier_;
   const float* bias_;
+  bool divides_;
   typename V::Mask mask_;
   size_t bytes_;  // of the floats of one pixel
   typename V::Words zero_;
   Bytes low_, high_;
   Float gain_, high_inverse_, low_inverse_;
-  Float scales_[4], shifts_[4];  // multipliers and biases; for bounds, in their units
+  Float scales_[kHolds ? 4 : 1],
+      shifts_[kHolds ? 4 : 1];  // multipliers and biases; for bounds, in their units
 };
 
-// The sums of `count` pixels from `first` on, [count][V::kBytes] in the order of the lanes, to outputs.
-using FinishPixels = void (*)(const Block& block, const int32_t* sums, size_t first, size_t count);
-
-template <class V, bool kTail, End kEnd>
-INTACT_APART void finish_pixels(const Block& block, const int32_t* sums, size_t first, size_t count) {
-  Finish<V, kTail, kEnd>(block, first).pixels(sums, count);
-}
-
-// Whole blocks have loops of their own where sets read tails otherwise, and for the epilogues of networks for
-// images: 2% faster.
-template <class V, End kEnd>
-FinishPixels finish_for(const Block& b) {
-  // Sets without cells leave functions to others, which take floats.
-  constexpr bool kFloats = kEnd == End::any && !kHasCells<V>;
-  constexpr bool kCommon = kEnd == End::bytes || kEnd == End::cells || kEnd == End::quadratic || kFloats;
-  if constexpr (kCommon || !kReadsWhole<V>) {
-    if (b.channels == static_cast<int>(V::kBytes)) return finish_pixels<V, false, kEnd>;
-  }
-  return finish_pixels<V, true, kEnd>;
-}
-
-template <class V>
-FinishPixels finish_for(const Block& b) {
+// `function.template operator()<kEnd>()` for the epilogue of a block. Returns whether it is a common one.
+template <class V, class F>
+INTACT_INLINE bool with_end(const Block& b, const F& function) {
   const Epilogue& e = b.d.epilogue;
-  if (b.d.joins) return finish_for<V, End::any>(b);
+  if (b.d.joins) return false;
   if constexpr (kHasBounds<V>) {
-    if (e.cells != nullptr && e.cells->end > 0) return finish_for<V, End::quadratic>(b);
+    if (e.cells != nullptr && e.cells->end > 0) {
+      function.template operator()<End::quadratic>();
+      return true;
+    }
     if constexpr (kHasCells<V>) {
-      if (e.cells != nullptr) return finish_for<V, End::cells>(b);
+      if (e.cells != nullptr) {
+        function.template operator()<End::cells>();
+        return true;
+      }
     }
   }
-  if (e.floats || !e.bounded) return finish_for<V, End::any>(b);
-  if (b.d.residual != nullptr) return finish_for<V, End::bytes_and_residual>(b);
-  return e.divides ? finish_for<V, End::bytes_divided>(b) : finish_for<V, End::bytes>(b);
+  if (e.floats && b.d.residual == nullptr) {
+    function.template operator()<End::floats>();
+    return true;
+  }
+  if (e.floats || !e.bounded) return false;
+  if (b.d.residual != nullptr) {
+    function.template operator()<End::residual>();
+  } else {
+    function.template operator()<End::bytes>();
+  }
+  return true;
 }
+
+template <class V, End kEnd>
+INTACT_APART void finish_pixels(const Block& block, const int32_t* sums, size_t first, size_t count) {
+  Finish<V, true, kEnd, (V::kRegisters > 16)>(block, first).pixels(sums, count);
+}
+
+// Keeps sums until there are as many as fit a part of the first cache.
+template <class V>
+class Later {
+ public:
+  explicit Later(const Block& b) : block_(b), finish_(finish_pixels<V, End::any>) {
+    with_end<V>(b, [&]<End kEnd>() { finish_ = finish_pixels<V, kEnd>; });
+  }
+
+  INTACT_INLINE void take(const typename V::Ints (&acc)[4]) {
+    int32_t* const to = sums_ + waiting_ * kBytes;
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) V::store_int(to + k * V::kWidth, acc[k]);
+    ++waiting_;
+  }
+
+  INTACT_INLINE void make_room(size_t pixels) {
+    if (waiting_ + pixels > kMost) [[unlikely]]
+      end();
+  }
+
+  INTACT_APART void end() {
+    finish_(block_, sums_, finished_, waiting_);
+    finished_ += waiting_;
+    waiting_ = 0;
+  }
+
+ private:
+  static constexpr size_t kBytes = V::kBytes, kMost = (8 << 10) / (sizeof(int32_t) * kBytes);
+  const Block& block_;
+  void (*finish_)(const Block& block, const int32_t* sums, size_t first, size_t count);
+  size_t finished_ = 0, waiting_ = 0;
+  alignas(64) int32_t sums_[kMost * kBytes];
+};
 
 }  // namespace fours
 }  // namespace

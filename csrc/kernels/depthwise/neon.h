@@ -13,6 +13,8 @@ template <class Dot>
 struct Sixteen : Neon {
   using Mask = size_t;
   using Ends = Sixteen;
+  static constexpr bool kMasks = false;
+  static constexpr int kRegisters = 32;
   static constexpr int kShift = 128;
   static Mask mask(int bytes) { return static_cast<size_t>(bytes); }
   static INTACT_INLINE Bytes load_tail(const uint8_t* p, Mask n) { return load_bytes_part(p, n); }

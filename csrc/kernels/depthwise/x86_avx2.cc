@@ -26,6 +26,8 @@ INTACT_INLINE void copy_some(const uint8_t* from, uint8_t* to, size_t n) {
 // Of a tail whole registers are read, as `slack` allows. The mask of a whole block is 0.
 struct Width : Avx2 {
   using Mask = size_t;
+  static constexpr bool kMasks = false;
+  static constexpr int kRegisters = 16;
   static Mask mask(int bytes) { return static_cast<unsigned>(bytes) % 32; }
   static INTACT_INLINE void store_tail(uint8_t* p, Bytes v, Mask n) {
     if (n == 0) return store_bytes(p, v);

@@ -22,6 +22,8 @@ INTACT_INLINE __m256 cell_of(const float* table, __m256 i) {
   struct Name : V {                                                                                   \
     using Mask = MaskType;                                                                            \
     using Ends = Name;                                                                                \
+    static constexpr bool kMasks = true;                                                              \
+    static constexpr int kRegisters = 32;                                                             \
     static Mask mask(int bytes) { return static_cast<Mask>(~uint64_t{0} >> (64 - bytes)); }           \
     static INTACT_INLINE void store_tail(void* p, Bytes v, Mask m) { P##_mask_storeu_epi8(p, m, v); } \
     static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes w) { return P##_dpbusd_epi32(acc, x, w); }  \

@@ -146,16 +146,15 @@ void sum(const GemmSteps& s, const GemmTile& t) {
 }
 
 // Words need no sums in memory; groups, whose weights may come in parts, those of one tile.
-template <CodeForm kForm, bool kPlain>
 void whole_rows(const GemmSteps& s, GemmTile t, const Epilogue& e, GemmRows rows) {
-  if (s.words > 0) return sum_words<true>(s, t, Codes<kForm, kPlain>(e, rows));
+  if (s.words > 0) return sum_words<true>(s, t, Codes(e, rows));
   const int all = t.rows;
   for (int first = 0; first < all; first += kMostRows) {
     t.rows = rows.rows = std::min(kMostRows, all - first);
-    sum_groups(s, t, Codes<kForm, kPlain>(e, rows));
+    sum_groups(s, t, Codes(e, rows));
     t.x += t.rows;
     rows.y += t.rows;
-    if (reads_residual(kForm)) rows.residual += t.rows;
+    if (e.has_residual) rows.residual += t.rows;
   }
 }
 
@@ -164,19 +163,7 @@ bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmR
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
   if (e.has_gain) return false;
   if (rows.channels != s.width || s.places != nullptr) return false;
-  using enum CodeForm;
-  const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
-  switch (e.code_form()) {
-    case product:
-      plain ? whole_rows<product, true>(s, t, e, rows) : whole_rows<product, false>(s, t, e, rows);
-      break;
-    case divided:
-      plain ? whole_rows<divided, true>(s, t, e, rows) : whole_rows<divided, false>(s, t, e, rows);
-      break;
-    default:
-      plain ? whole_rows<divided_with_residual, true>(s, t, e, rows)
-            : whole_rows<divided_with_residual, false>(s, t, e, rows);
-  }
+  whole_rows(s, t, e, rows);
   return true;
 }
 

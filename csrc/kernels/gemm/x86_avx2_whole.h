@@ -27,12 +27,13 @@ struct KeepSums {
   }
 };
 
-// Does as finish_codes of x86_avx2_finish.h, for whole panels. kPlain: zero points and `low` are 0.
-template <CodeForm kForm, bool kPlain>
+// Does as finish_codes of x86_avx2_finish.h, for whole panels.
 class Codes {
  public:
   Codes(const Epilogue& e, const GemmRows& rows)
       : t_(rows),
+        has_residual_(e.has_residual),
+        divides_(e.divides || e.has_residual),
         residual_zero_point_(_mm256_set1_ps(static_cast<float>(e.residual_zero_point))),
         residual_multiplier_(_mm256_set1_ps(e.residual_multiplier)),
         high_inverse_(_mm256_set1_ps(e.divisor.high)),
@@ -59,11 +60,9 @@ class Codes {
         const __m256i codes = codes_of(sums[a / kVectors][a % kVectors], first + a / kVectors, a % kVectors);
         const __m256i others =
             a == b ? codes : codes_of(sums[b / kVectors][b % kVectors], first + b / kVectors, b % kVectors);
-        words[i] = _mm256_packs_epi32(codes, others);
-        if constexpr (!kPlain) words[i] = _mm256_adds_epi16(words[i], zero_point_);
+        words[i] = _mm256_adds_epi16(_mm256_packs_epi32(codes, others), zero_point_);
       }
-      __m256i bytes = _mm256_packus_epi16(words[0], words[1]);
-      if constexpr (!kPlain) bytes = _mm256_max_epu8(bytes, low_);
+      __m256i bytes = _mm256_max_epu8(_mm256_packus_epi16(words[0], words[1]), low_);
       bytes = _mm256_permutevar8x32_epi32(_mm256_min_epu8(bytes, high_), order_);
       const int left = kAll - from;
       store<kVectors>(_mm256_castsi256_si128(bytes), first + from / kVectors, left);
@@ -76,14 +75,14 @@ class Codes {
   INTACT_INLINE __m256i codes_of(__m256i acc, int row, int v) const {
     const __m256 m = _mm256_loadu_ps(t_.multiplier + 8 * v), b = _mm256_loadu_ps(t_.bias + 8 * v);
     __m256 real = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc), m), b);
-    if constexpr (reads_residual(kForm)) {
+    if (has_residual_) {
       const auto* const from =
           reinterpret_cast<const __m128i*>(t_.residual[row] + t_.residual_offset + 8 * v);
-      __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
-      if constexpr (!kPlain) branch = _mm256_sub_ps(branch, residual_zero_point_);
-      real = _mm256_add_ps(real, _mm256_mul_ps(branch, residual_multiplier_));
+      const __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
+      const __m256 from_zero = _mm256_sub_ps(branch, residual_zero_point_);
+      real = _mm256_add_ps(real, _mm256_mul_ps(from_zero, residual_multiplier_));
     }
-    if constexpr (divides(kForm)) {  // base/divisor.h
+    if (divides_) {  // base/divisor.h
       real = _mm256_fmadd_ps(real, high_inverse_, _mm256_mul_ps(real, low_inverse_));
     }
     return _mm256_cvtps_epi32(real);
@@ -103,6 +102,7 @@ class Codes {
   }
 
   const GemmRows& t_;
+  const bool has_residual_, divides_;
   const __m256 residual_zero_point_, residual_multiplier_, high_inverse_, low_inverse_;
   const __m256i zero_point_, low_, high_, order_;
 };
