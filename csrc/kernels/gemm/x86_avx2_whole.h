@@ -60,9 +60,11 @@ class Codes {
         const __m256i codes = codes_of(sums[a / kVectors][a % kVectors], first + a / kVectors, a % kVectors);
         const __m256i others =
             a == b ? codes : codes_of(sums[b / kVectors][b % kVectors], first + b / kVectors, b % kVectors);
-        words[i] = _mm256_adds_epi16(_mm256_packs_epi32(codes, others), zero_point_);
+        words[i] = _mm256_packs_epi32(codes, others);
+        words[i] = _mm256_adds_epi16(words[i], zero_point_);
       }
-      __m256i bytes = _mm256_max_epu8(_mm256_packus_epi16(words[0], words[1]), low_);
+      __m256i bytes = _mm256_packus_epi16(words[0], words[1]);
+      bytes = _mm256_max_epu8(bytes, low_);
       bytes = _mm256_permutevar8x32_epi32(_mm256_min_epu8(bytes, high_), order_);
       const int left = kAll - from;
       store<kVectors>(_mm256_castsi256_si128(bytes), first + from / kVectors, left);
@@ -78,9 +80,9 @@ class Codes {
     if (has_residual_) {
       const auto* const from =
           reinterpret_cast<const __m128i*>(t_.residual[row] + t_.residual_offset + 8 * v);
-      const __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
-      const __m256 from_zero = _mm256_sub_ps(branch, residual_zero_point_);
-      real = _mm256_add_ps(real, _mm256_mul_ps(from_zero, residual_multiplier_));
+      __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
+      branch = _mm256_sub_ps(branch, residual_zero_point_);
+      real = _mm256_add_ps(real, _mm256_mul_ps(branch, residual_multiplier_));
     }
     if (divides_) {  // base/divisor.h
       real = _mm256_fmadd_ps(real, high_inverse_, _mm256_mul_ps(real, low_inverse_));

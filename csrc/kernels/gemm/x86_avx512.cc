@@ -115,12 +115,12 @@ struct Whole {
 
   using Halves = int (*)(const GemmSteps&, const GemmTile&, const Epilogue&, const GemmRows&, Fetching&);
   static Halves halves_for(const Epilogue& e) {
-    const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
-    if (!plain) return whole_halves<kHalf, kVectors, Known::nothing>;
-    switch (e.code_form()) {
-      case CodeForm::product: return whole_halves<kHalf, kVectors, Known::product>;
-      case CodeForm::divided: return whole_halves<kHalf, kVectors, Known::divided>;
-      default: return whole_halves<kHalf, kVectors, Known::divided_with_residual>;
+    switch (known_form(e)) {
+      case KnownForm::product: return whole_halves<kHalf, kVectors, KnownForm::product>;
+      case KnownForm::divided: return whole_halves<kHalf, kVectors, KnownForm::divided>;
+      case KnownForm::divided_with_residual:
+        return whole_halves<kHalf, kVectors, KnownForm::divided_with_residual>;
+      default: return whole_halves<kHalf, kVectors, KnownForm::nothing>;
     }
   }
 
