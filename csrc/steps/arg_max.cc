@@ -1,6 +1,7 @@
 #include "steps/arg_max.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "steps/common/line_step.h"
@@ -11,12 +12,21 @@ namespace {
 using namespace tuning::indexing;
 
 // The comparison of an element with the largest so far. It has no branches, so that the compiler vectorizes
-// loops over it.
-template <class T, bool kSmallest, bool kLast>
+// loops over it. The smallest is the largest of elements in the opposite order.
+template <class T, bool kLast>
 struct Race {
+  using Bits =
+      std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
+  // Exclusive or with it: negates a float, and complements an integer.
+  static constexpr Bits kOpposite =
+      std::is_floating_point_v<T> ? Bits{1} << (8 * sizeof(T) - 1) : static_cast<Bits>(~Bits{0});
+
+  static T element(const uint8_t* x, Bits order) {
+    return std::bit_cast<T>(static_cast<Bits>(load<Bits>(x) ^ order));
+  }
   // Returns whether an element replaces the largest one before it.
   static bool wins(T next, T best) {
-    const bool further = kSmallest ? next < best : best < next, none = next != next;
+    const bool further = best < next, none = next != next;
     if constexpr (kLast) return further | (next == best) | none;
     return further | (none & (best == best));
   }
@@ -26,9 +36,9 @@ struct Race {
     return alike ? (kLast ? best_place < place : place < best_place) : wins(next, best);
   }
   // Compares element k of each of n lines.
-  static void go(const uint8_t* row, size_t n, int32_t k, T* best, int32_t* places) {
+  static void go(const uint8_t* row, size_t n, int32_t k, Bits order, T* best, int32_t* places) {
     for (size_t i = 0; i < n; ++i) {
-      const T next = load<T>(row + i * sizeof(T));
+      const T next = element(row + i * sizeof(T), order);
       const bool won = wins(next, best[i]);
       best[i] = won ? next : best[i];
       places[i] = won ? k : places[i];
@@ -36,13 +46,15 @@ struct Race {
   }
 };
 
-template <class T, bool kSmallest, bool kLast>
+template <class T, bool kLast>
 class ArgMax final : public LineStep {
-  using Of = Race<T, kSmallest, kLast>;
+  using Of = Race<T, kLast>;
 
  public:
   ArgMax(const TransposeOps& turn, const ArgMaxSpec& s)
-      : LineStep(s.x, s.y, s.axis), turn_(sizeof(T) == 1 ? turn.bytes : turn.words) {
+      : LineStep(s.x, s.y, s.axis),
+        turn_(sizeof(T) == 1 ? turn.bytes : turn.words),
+        order_(s.smallest ? Of::kOpposite : 0) {
     demand(s.y.type == Type::i64 && to_.size == 1, "places are int64, one for each line");
     demand(from_.size > 0 || items() == 0, "a line is empty");
     demand(from_.size <= std::numeric_limits<int32_t>::max(), "a line is too long");
@@ -79,11 +91,11 @@ class ArgMax final : public LineStep {
     const int64_t rounds = from_.size / runners;
     const int64_t rest = rounds * runners;
     int32_t place = 0;
-    T leader = load<T>(x);
+    T leader = Of::element(x, order_);
     if (rounds > 0) {
-      for (size_t i = 0; i < kRunners; ++i) best[i] = load<T>(x + i * sizeof(T));
+      for (size_t i = 0; i < kRunners; ++i) best[i] = Of::element(x + i * sizeof(T), order_);
       for (int64_t k = 1; k < rounds; ++k) {
-        Of::go(x + k * runners * kUnit, kRunners, static_cast<int32_t>(k), best, places);
+        Of::go(x + k * runners * kUnit, kRunners, static_cast<int32_t>(k), order_, best, places);
       }
       leader = best[0];
       place = places[0] * static_cast<int32_t>(kRunners);
@@ -95,7 +107,7 @@ class ArgMax final : public LineStep {
       }
     }
     for (int64_t k = std::max<int64_t>(rest, 1); k < from_.size; ++k) {
-      const T next = load<T>(x + k * kUnit);
+      const T next = Of::element(x + k * kUnit, order_);
       if (!Of::wins(next, leader)) continue;
       leader = next;
       place = static_cast<int32_t>(k);
@@ -122,26 +134,25 @@ class ArgMax final : public LineStep {
       }
       for (int64_t k = 0; k < count; ++k, rows += row) {
         if (from + k == 0) {
-          std::memcpy(best, rows, row);
+          for (size_t i = 0; i < n; ++i) best[i] = Of::element(rows + i * sizeof(T), order_);
           std::fill(places, places + n, 0);
         } else {
-          Of::go(rows, n, static_cast<int32_t>(from + k), best, places);
+          Of::go(rows, n, static_cast<int32_t>(from + k), order_, best, places);
         }
       }
     }
   }
 
   void (*turn_)(const uint8_t*, ptrdiff_t, size_t, size_t, uint8_t*, ptrdiff_t);
+  typename Of::Bits order_;
 };
 
 }  // namespace
 
 std::unique_ptr<Step> make_arg_max(const TransposeOps& turn, const ArgMaxSpec& s) {
   const auto of = [&]<class T>(T) -> std::unique_ptr<Step> {
-    if (s.smallest && s.last) return std::make_unique<ArgMax<T, true, true>>(turn, s);
-    if (s.smallest) return std::make_unique<ArgMax<T, true, false>>(turn, s);
-    if (s.last) return std::make_unique<ArgMax<T, false, true>>(turn, s);
-    return std::make_unique<ArgMax<T, false, false>>(turn, s);
+    if (s.last) return std::make_unique<ArgMax<T, true>>(turn, s);
+    return std::make_unique<ArgMax<T, false>>(turn, s);
   };
   switch (s.x.type) {
     case Type::f32: return of(float{});

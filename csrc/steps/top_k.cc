@@ -18,8 +18,8 @@ using namespace tuning::indexing;
 
 // A key whose order is that of the result: greater keys come first. A NaN has the greatest, both zeros have
 // the same.
-template <class T, bool kLargest>
-auto key_of(T value) {
+template <class T>
+auto key_of(T value, bool largest) {
   using Key = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
   constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
   Key key;
@@ -31,7 +31,7 @@ auto key_of(T value) {
   } else {
     key = static_cast<Key>(static_cast<std::conditional_t<sizeof(T) == 8, int64_t, int32_t>>(value)) ^ kSign;
   }
-  return kLargest ? key : static_cast<Key>(~key);
+  return largest ? key : static_cast<Key>(~key);
 }
 
 // Key and index as one number, in which a lower index is greater. No two entries are equal, so that every
@@ -81,12 +81,10 @@ void sort_by_digits(Entry* entries, Entry* other, size_t n) {
   if (from != entries) std::copy_n(from, n, entries);
 }
 
-template <class T, bool kLargest>
-class TopK final : public Step {
-  using Entry = std::conditional_t<sizeof(T) == 8, Wide, Narrow>;
-
+// What does not depend on the type of elements.
+class TopKLines : public Step {
  public:
-  explicit TopK(const TopKSpec& s)
+  explicit TopKLines(const TopKSpec& s)
       : s_(s),
         from_(line_of(s.x, s.axis)),
         to_(line_of(s.y, s.axis)),
@@ -109,6 +107,21 @@ class TopK final : public Step {
 
   std::string name() const override { return "top_k"; }
   size_t items() const override { return (lines_ + each_ - 1) / each_; }
+
+ protected:
+  TopKSpec s_;
+  Line from_, to_, places_;
+  Walk<3> walk_;
+  size_t n_, k_, room_, lines_, each_;
+};
+
+template <class T>
+class TopK final : public TopKLines {
+  using Entry = std::conditional_t<sizeof(T) == 8, Wide, Narrow>;
+
+ public:
+  using TopKLines::TopKLines;
+
   size_t scratch() const override { return line_bytes() + align64((room_ + k_) * sizeof(Entry)); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
@@ -132,11 +145,14 @@ class TopK final : public Step {
 
  private:
   static T element(const uint8_t* x, size_t i) { return load<T>(x + i * sizeof(T)); }
-  static Entry entry(const uint8_t* x, size_t i) {
-    return Entry(key_of<T, kLargest>(element(x, i)), static_cast<uint32_t>(i));
+  Entry entry(const uint8_t* x, size_t i) const {
+    return Entry(key_of(element(x, i), s_.largest), static_cast<uint32_t>(i));
   }
   // Returns whether a later element comes before the bound, which is a number.
-  static bool beyond(T value, T bound) { return kLargest ? !(value <= bound) : !(value >= bound); }
+  template <bool kLargest>
+  static bool beyond(T value, T bound) {
+    return kLargest ? !(value <= bound) : !(value >= bound);
+  }
 
   bool dense() const { return from_.size < 2 || from_.stride == static_cast<int64_t>(sizeof(T)); }
   size_t line_bytes() const { return dense() ? 0 : align64(n_ * sizeof(T)); }
@@ -168,23 +184,32 @@ class TopK final : public Step {
       }
     }
     for (; i < n_ && bound == bound; ++i) {
-      if (beyond(element(x, i), bound)) bound = take(i);
+      const T value = element(x, i);
+      if (s_.largest ? beyond<true>(value, bound) : beyond<false>(value, bound)) bound = take(i);
     }
   }
 
   // Vectorized comparisons with the bound: whether any element of a block comes before it, and which of
   // kGroup do, one byte each.
-  static bool any_beyond(const uint8_t* x, T bound) {
+  bool any_beyond(const uint8_t* x, T bound) const {
+    return s_.largest ? any_of<true>(x, bound) : any_of<false>(x, bound);
+  }
+  template <bool kLargest>
+  static bool any_of(const uint8_t* x, T bound) {
     using Mask =
         std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
     Mask any = 0;
     for (size_t j = 0; j < kBlock; ++j)
-      any |= beyond(element(x, j), bound) ? static_cast<Mask>(~Mask{0}) : Mask{0};
+      any |= beyond<kLargest>(element(x, j), bound) ? static_cast<Mask>(~Mask{0}) : Mask{0};
     return any != 0;
   }
-  static uint64_t all_beyond(const uint8_t* x, T bound) {
+  uint64_t all_beyond(const uint8_t* x, T bound) const {
+    return s_.largest ? all_of<true>(x, bound) : all_of<false>(x, bound);
+  }
+  template <bool kLargest>
+  static uint64_t all_of(const uint8_t* x, T bound) {
     std::array<uint8_t, kGroup> flags;
-    for (size_t j = 0; j < kGroup; ++j) flags[j] = beyond(element(x, j), bound) ? 1 : 0;
+    for (size_t j = 0; j < kGroup; ++j) flags[j] = beyond<kLargest>(element(x, j), bound) ? 1 : 0;
     uint64_t all;
     std::memcpy(&all, flags.data(), sizeof all);
     return all;
@@ -227,28 +252,17 @@ class TopK final : public Step {
       sort_by_digits(best, best + room_, k_);
     }
   }
-
-  TopKSpec s_;
-  Line from_, to_, places_;
-  Walk<3> walk_;
-  size_t n_, k_, room_, lines_, each_;
 };
-
-template <class T>
-std::unique_ptr<Step> top_k_of(const TopKSpec& s) {
-  if (s.largest) return std::make_unique<TopK<T, true>>(s);
-  return std::make_unique<TopK<T, false>>(s);
-}
 
 }  // namespace
 
 std::unique_ptr<Step> make_top_k(const TopKSpec& s) {
   switch (s.x.type) {
-    case Type::f32: return top_k_of<float>(s);
-    case Type::i32: return top_k_of<int32_t>(s);
-    case Type::i64: return top_k_of<int64_t>(s);
-    case Type::u8: return top_k_of<uint8_t>(s);
-    case Type::i8: return top_k_of<int8_t>(s);
+    case Type::f32: return std::make_unique<TopK<float>>(s);
+    case Type::i32: return std::make_unique<TopK<int32_t>>(s);
+    case Type::i64: return std::make_unique<TopK<int64_t>>(s);
+    case Type::u8: return std::make_unique<TopK<uint8_t>>(s);
+    case Type::i8: return std::make_unique<TopK<int8_t>>(s);
     default: refuse("elements are float32, int32, int64, uint8 or int8");
   }
 }

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/inline.h"
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
 
@@ -34,18 +35,6 @@ struct LessOrEqual {
   template <class T>
   Bool operator()(T a, T b) const {
     return a <= b;
-  }
-};
-struct Greater {
-  template <class T>
-  Bool operator()(T a, T b) const {
-    return a > b;
-  }
-};
-struct GreaterOrEqual {
-  template <class T>
-  Bool operator()(T a, T b) const {
-    return a >= b;
   }
 };
 struct And {
@@ -288,11 +277,45 @@ void where_row(const void* const* xs, size_t n, void* y) {
   }
 }
 
+// The row of an operation whose operands change places.
+template <ElementwiseRow kRow>
+void swapped_row(const void* const* xs, size_t n, void* y) {
+  const void* const swapped[] = {xs[1], xs[0]};
+  kRow(swapped, n, y);
+}
+
+template <class R>
+INTACT_APART void fill_row(R value, size_t n, R* y) {
+  for (size_t i = 0; i < n; ++i) y[i] = value;
+}
+
+template <class F, class T, class R>
+void constant_row(const void* const* xs, size_t n, void* y) {
+  fill_row(static_cast<R>(F()(*static_cast<const T*>(xs[0]), *static_cast<const T*>(xs[1]))), n,
+           static_cast<R*>(y));
+}
+
+// Whether operands may change places: not those of Max and Min, which return the first of two zeros.
+template <class F>
+constexpr bool kCommutes =
+    std::is_same_v<F, Add> || std::is_same_v<F, Mul> || std::is_same_v<F, Equal> || std::is_same_v<F, And> ||
+    std::is_same_v<F, Or> || std::is_same_v<F, Xor> || std::is_same_v<F, BitwiseAnd>;
+
 // A loop for each combination of operands that move.
 template <class F, class T, class R>
 ElementwiseRow binary(unsigned moves) {
-  constexpr ElementwiseRow kRows[] = {binary_row<F, T, R, 0>, binary_row<F, T, R, 1>, binary_row<F, T, R, 2>,
-                                      binary_row<F, T, R, 3>};
+  constexpr ElementwiseRow kSecond = binary_row<F, T, R, 2>;
+  constexpr ElementwiseRow kFirst = kCommutes<F> ? swapped_row<kSecond> : binary_row<F, T, R, 1>;
+  constexpr ElementwiseRow kRows[] = {constant_row<F, T, R>, kFirst, kSecond, binary_row<F, T, R, 3>};
+  return kRows[moves & 3];
+}
+
+// a > b is b < a.
+template <class F, class T>
+ElementwiseRow reversed(unsigned moves) {
+  constexpr ElementwiseRow kRows[] = {
+      swapped_row<constant_row<F, T, Bool>>, swapped_row<binary_row<F, T, Bool, 2>>,
+      swapped_row<binary_row<F, T, Bool, 1>>, swapped_row<binary_row<F, T, Bool, 3>>};
   return kRows[moves & 3];
 }
 
@@ -343,17 +366,27 @@ ElementwiseRow cast_row_of(Type x, Type y) {
   }
 }
 
-template <class F>
+// kReversed: of the second operand and the first.
+template <class F, bool kReversed, class T>
+ElementwiseRow comparison_of(unsigned moves) {
+  if constexpr (kReversed) {
+    return reversed<F, T>(moves);
+  } else {
+    return binary<F, T, Bool>(moves);
+  }
+}
+
+template <class F, bool kReversed = false>
 ElementwiseRow comparison(Type x, Type y, unsigned moves) {
   if (y != Type::b8) return nullptr;
   switch (x) {
     case Type::u8:
-    case Type::b8: return binary<F, uint8_t, Bool>(moves);
-    case Type::i8: return binary<F, int8_t, Bool>(moves);
-    case Type::i32: return binary<F, int32_t, Bool>(moves);
-    case Type::i64: return binary<F, int64_t, Bool>(moves);
-    case Type::f32: return binary<F, float, Bool>(moves);
-    case Type::f64: return binary<F, double, Bool>(moves);
+    case Type::b8: return comparison_of<F, kReversed, uint8_t>(moves);
+    case Type::i8: return comparison_of<F, kReversed, int8_t>(moves);
+    case Type::i32: return comparison_of<F, kReversed, int32_t>(moves);
+    case Type::i64: return comparison_of<F, kReversed, int64_t>(moves);
+    case Type::f32: return comparison_of<F, kReversed, float>(moves);
+    case Type::f64: return comparison_of<F, kReversed, double>(moves);
     default: return nullptr;
   }
 }
@@ -414,8 +447,8 @@ ElementwiseRow find_row(ElementwiseOperation operation, Type x, Type y, unsigned
     case ElementwiseOperation::exp: return unary<Exp64, Type::f64, double, Type::f64, double>(x, y);
     case ElementwiseOperation::floor: return of_floats<Floor>(x, y);
     case ElementwiseOperation::fmod: return arithmetic<Fmod>(x, y, moves);
-    case ElementwiseOperation::greater: return comparison<Greater>(x, y, moves);
-    case ElementwiseOperation::greater_or_equal: return comparison<GreaterOrEqual>(x, y, moves);
+    case ElementwiseOperation::greater: return comparison<Less, true>(x, y, moves);
+    case ElementwiseOperation::greater_or_equal: return comparison<LessOrEqual, true>(x, y, moves);
     case ElementwiseOperation::is_inf: return test_of_floats<IsInf>(x, y);
     case ElementwiseOperation::is_nan: return test_of_floats<IsNaN>(x, y);
     case ElementwiseOperation::is_neg_inf: return test_of_floats<IsNegInf>(x, y);

@@ -10,17 +10,7 @@ namespace intact {
 // A step of one input and one output that works line by line: chunks of lines, walked by where each begins.
 class LineStep : public Chunks<2> {
  public:
-  LineStep(const View& x, const View& y, int axis)
-      : Chunks({beginnings(x, axis), beginnings(y, axis)}, tuning::indexing::kLines, false),
-        x_(x),
-        y_(y),
-        from_(line_of(x, axis)),
-        to_(line_of(y, axis)) {
-    elements_of(x);
-    elements_of(y);
-    reads(x);
-    writes(y);
-  }
+  LineStep(const View& x, const View& y, int axis);
 
  protected:
   View x_, y_;

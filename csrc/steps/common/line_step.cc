@@ -1,0 +1,19 @@
+#include "steps/common/line_step.h"
+
+#include "base/tuning.h"
+
+namespace intact {
+
+LineStep::LineStep(const View& x, const View& y, int axis)
+    : Chunks({beginnings(x, axis), beginnings(y, axis)}, tuning::indexing::kLines, false),
+      x_(x),
+      y_(y),
+      from_(line_of(x, axis)),
+      to_(line_of(y, axis)) {
+  elements_of(x);
+  elements_of(y);
+  reads(x);
+  writes(y);
+}
+
+}  // namespace intact
