@@ -25,7 +25,7 @@ using Tables = std::array<std::array<uint32_t, 256>, kSlices>;
 // Table s has what a byte becomes behind which s more bytes follow: 16 bytes at a time are 16 look-ups that
 // do not wait for each other. Source: Kounavis and Berry, "A systematic approach to building high performance
 // software-based CRC generators", 2005.
-constexpr Tables make_tables() {
+Tables make_tables() {
   Tables found{};
   for (uint32_t n = 0; n < 256; ++n) {
     uint32_t c = n;
@@ -38,7 +38,11 @@ constexpr Tables make_tables() {
   return found;
 }
 
-constexpr Tables kTables = make_tables();
+// 16 KB that no library needs to carry: made when they are first read.
+const Tables& tables() {
+  static const Tables all = make_tables();
+  return all;
+}
 
 #if defined(INTACT_CRC32_CARRYLESS)
 // Sixteen bytes in a register are a polynomial, and a product of it with a constant moves it behind the bytes
@@ -105,6 +109,7 @@ bool can_fold() { return false; }
 }  // namespace
 
 uint32_t crc32_by_tables(const uint8_t* data, size_t bytes, uint32_t crc) {
+  const Tables& all = tables();
   crc = ~crc;
   if constexpr (std::endian::native == std::endian::little) {
     for (; bytes >= kSlices; data += kSlices, bytes -= kSlices) {
@@ -113,11 +118,11 @@ uint32_t crc32_by_tables(const uint8_t* data, size_t bytes, uint32_t crc) {
       words[0] ^= crc;
       crc = 0;
       for (size_t w = 0; w < 4; ++w) {
-        for (size_t b = 0; b < 4; ++b) crc ^= kTables[15 - 4 * w - b][words[w] >> 8 * b & 255];
+        for (size_t b = 0; b < 4; ++b) crc ^= all[15 - 4 * w - b][words[w] >> 8 * b & 255];
       }
     }
   }
-  for (; bytes > 0; ++data, --bytes) crc = kTables[0][(crc ^ *data) & 255] ^ crc >> 8;
+  for (; bytes > 0; ++data, --bytes) crc = all[0][(crc ^ *data) & 255] ^ crc >> 8;
   return ~crc;
 }
 

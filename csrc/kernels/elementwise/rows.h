@@ -259,8 +259,9 @@ void unary_row(const void* const* xs, size_t n, void* y) {
   for (size_t i = 0; i < n; ++i) static_cast<R*>(y)[i] = F()(x[i]);
 }
 
+// Apart, so that rows with operands swapped are calls.
 template <class F, class T, class R, size_t kMoves>
-void binary_row(const void* const* xs, size_t n, void* y) {
+INTACT_APART void binary_row(const void* const* xs, size_t n, void* y) {
   const T *const a = static_cast<const T*>(xs[0]), *const b = static_cast<const T*>(xs[1]);
   R* const to = static_cast<R*>(y);
   for (size_t i = 0; i < n; ++i) to[i] = F()(a[kMoves & 1 ? i : 0], b[kMoves & 2 ? i : 0]);

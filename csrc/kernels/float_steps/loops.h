@@ -34,6 +34,28 @@ void map_codes(const float* x, size_t n, const CurveCodes& c, uint8_t* q) {
   });
 }
 
+// The same by way of floats, a part of the first cache at a time. q may begin where x does.
+template <class V>
+INTACT_APART void codes_by_parts(RealFunction function, const float* x, size_t n, const CurveCodes& c,
+                                 uint8_t* q) {
+  constexpr size_t kPart = 256;
+  alignas(64) float y[kPart];
+  const F<V> factor = V::set(c.factor), offset = V::set(c.offset);
+  const vec::Quotients<V> quotients(c.scale, c.grid);
+  for (size_t part = 0; part < n; part += kPart) {
+    const size_t count = n - part < kPart ? n - part : kPart;
+    function(x + part, y, count);
+    for_each<V>(count, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+      vec::store_u8<V>(q + part + i, quotients.of(load<V>(y + i, k) * factor + offset), k);
+    });
+  }
+}
+
+template <class V, F<V> (*function)(F<V>)>
+void map_codes_by_parts(const float* x, size_t n, const CurveCodes& c, uint8_t* q) {
+  codes_by_parts<V>(map<V, function>, x, n, c, q);
+}
+
 template <class V, F<V> (*function)(F<V>, F<V>)>
 void combine(const float* a, size_t a_step, const float* b, size_t b_step, size_t n, float* y) {
   const F<V> one_a = V::set(n ? *a : 0.0f), one_b = V::set(n ? *b : 0.0f);
@@ -211,39 +233,44 @@ void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, c
   }
 }
 
+// A function with a loop of its own to codes, as activations have.
 template <class V, F<V> (*function)(F<V>)>
 constexpr NamedFunction named(const char* name, const SmoothFunction* smooth = nullptr) {
   return {name, map<V, function>, map_codes<V, function>, smooth};
 }
+template <class V, F<V> (*function)(F<V>)>
+constexpr NamedFunction rare(const char* name) {
+  return {name, map<V, function>, map_codes_by_parts<V, function>, nullptr};
+}
 
 template <class V>
 constexpr NamedFunction kFunctions[] = {
-    named<V, acos<V>>("acos"),
-    named<V, acosh<V>>("acosh"),
-    named<V, asin<V>>("asin"),
-    named<V, asinh<V>>("asinh"),
-    named<V, atan<V>>("atan"),
-    named<V, atanh<V>>("atanh"),
-    named<V, cos<V>>("cos"),
-    named<V, cosh<V>>("cosh"),
+    rare<V, acos<V>>("acos"),
+    rare<V, acosh<V>>("acosh"),
+    rare<V, asin<V>>("asin"),
+    rare<V, asinh<V>>("asinh"),
+    rare<V, atan<V>>("atan"),
+    rare<V, atanh<V>>("atanh"),
+    rare<V, cos<V>>("cos"),
+    rare<V, cosh<V>>("cosh"),
     named<V, elu<V>>("elu"),
-    named<V, erf<V>>("erf"),
-    named<V, exp<V>>("exp"),
+    rare<V, erf<V>>("erf"),
+    rare<V, exp<V>>("exp"),
     named<V, gelu<V>>("gelu", &smooth_gelu),
     named<V, gelu_tanh<V>>("gelu_tanh", &smooth_gelu_tanh),
     named<V, hard_sigmoid<V>>("hard_sigmoid"),
     named<V, hard_swish<V>>("hard_swish", &smooth_hard_swish),
     named<V, leaky_relu<V>>("leaky_relu"),
-    named<V, log<V>>("log"),
+    rare<V, log<V>>("log"),
     named<V, mish<V>>("mish"),
     named<V, relu<V>>("relu"),
     named<V, sigmoid<V>>("sigmoid"),
     named<V, silu<V>>("silu", &smooth_silu),
-    named<V, sin<V>>("sin"),
-    named<V, sinh<V>>("sinh"),
-    named<V, softplus<V>>("softplus"),
-    named<V, softsign<V>>("softsign"),
-    named<V, sqrt<V>>("sqrt"),
+    rare<V, sin<V>>("sin"),
+    rare<V, sinh<V>>("sinh"),
+    rare<V, softplus<V>>("softplus"),
+    rare<V, softsign<V>>("softsign"),
+    rare<V, sqrt<V>>("sqrt"),
     named<V, tanh<V>>("tanh"),
     {nullptr, nullptr, nullptr, nullptr},
 };

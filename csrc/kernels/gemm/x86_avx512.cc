@@ -118,8 +118,6 @@ struct Whole {
     switch (known_form(e)) {
       case KnownForm::product: return whole_halves<kHalf, kVectors, KnownForm::product>;
       case KnownForm::divided: return whole_halves<kHalf, kVectors, KnownForm::divided>;
-      case KnownForm::divided_with_residual:
-        return whole_halves<kHalf, kVectors, KnownForm::divided_with_residual>;
       default: return whole_halves<kHalf, kVectors, KnownForm::nothing>;
     }
   }

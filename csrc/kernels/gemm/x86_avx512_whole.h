@@ -153,19 +153,14 @@ struct Products {
   }
 };
 
-// What an instance knows of its epilogue: nothing, which is any form by branches; or that zero points and `low`
-// are 0, as behind most Relus, and the form. All forms, of every tile, made the library 0.6 MB larger. Branches
-// between the products of short windows cost up to 15% (16 channels to 96, Zen 4): common forms have none.
-enum class KnownForm { nothing, product, divided, divided_with_residual };
+// What an instance knows of its epilogue: nothing, which is any form by branches; or the form, and that nothing
+// is added and zero point and `low` are 0, as behind most Relus. All forms of every tile made the library 0.6 MB
+// larger. Branches between the products of short windows cost up to 15% (16 channels to 96, Zen 4).
+enum class KnownForm { nothing, product, divided };
 
 inline KnownForm known_form(const Epilogue& e) {
-  const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
-  if (!plain) return KnownForm::nothing;
-  switch (e.code_form()) {
-    case CodeForm::product: return KnownForm::product;
-    case CodeForm::divided: return KnownForm::divided;
-    default: return KnownForm::divided_with_residual;
-  }
+  if (e.zero_point != 0 || e.low != 0 || e.has_residual) return KnownForm::nothing;
+  return e.divides ? KnownForm::divided : KnownForm::product;
 }
 
 // Does as finish_codes of x86_avx512_finish.h, cut into pieces that need few registers: all rows of one
@@ -184,7 +179,7 @@ struct Codes {
   INTACT_INLINE Codes(const Epilogue& e, const GemmRows& rows)
       : t(rows),
         divides(kPlain ? kKnown != KnownForm::product : e.divides),
-        has_residual(kPlain ? kKnown == KnownForm::divided_with_residual : e.has_residual),
+        has_residual(!kPlain && e.has_residual),
         zero_point(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low(_mm512_set1_epi8(static_cast<char>(e.low))),
         high(_mm512_set1_epi8(static_cast<char>(e.high))),
@@ -225,8 +220,7 @@ struct Codes {
     residual += kLanes * v;
     const __m128i bytes = v < kVectors - 1 ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(residual))
                                            : _mm_maskz_loadu_epi8(last, residual);
-    __m512 branch = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
-    if constexpr (!kPlain) branch = _mm512_sub_ps(branch, residual_zero_point);
+    const __m512 branch = _mm512_sub_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)), residual_zero_point);
     const __m512 sum = _mm512_add_ps(_mm512_castsi512_ps(real), _mm512_mul_ps(branch, residual_multiplier));
     return _mm512_cvtps_epi32(quotient(sum));
   }
