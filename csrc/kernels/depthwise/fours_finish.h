@@ -1,6 +1,6 @@
-// Epilogues of sums in memory, of depthwise kernels that take four vectors of 32 bits at a time (fours.h). One
-// function for each epilogue, beside the loops of products and not within: as many instances as both have,
-// not their product.
+// Epilogues of sums in memory or in registers, of depthwise kernels that take four vectors of 32 bits at a
+// time (fours.h). One function for each epilogue, beside the loops of products and not within: as many
+// instances as both have, not their product.
 #pragma once
 
 #include <cstring>

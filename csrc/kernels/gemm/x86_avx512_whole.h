@@ -153,9 +153,9 @@ struct Products {
   }
 };
 
-// What an instance knows of its epilogue: nothing, which is any form by branches; or the form, and that nothing
-// is added and zero point and `low` are 0, as behind most Relus. All forms of every tile made the library 0.6 MB
-// larger. Branches between the products of short windows cost up to 15% (16 channels to 96, Zen 4).
+// What an instance knows of its epilogue: nothing, which is any form by branches; or the form, and that
+// nothing is added and zero point and `low` are 0, as behind most Relus. All forms of every tile made the
+// library 0.6 MB larger. Branches between the products of short windows cost up to 15% (16 channels to 96).
 enum class KnownForm { nothing, product, divided };
 
 inline KnownForm known_form(const Epilogue& e) {
