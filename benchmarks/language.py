@@ -7,8 +7,8 @@ Each model runs in a process of its own, in turn. One thread is timed by the CPU
 the clock. `--shape 1b` takes a Llama of 1.04 billion random weights in place of SmolLM2-135M. llama.cpp reads
 the Q4_0 file that is made of the same floats; ONNX Runtime the graph that INTact compiles, MatMulNBits at
 level 4 and GroupQueryAttention with one array for the past and the present, as onnxruntime-genai has it.
-Tokens per second: a prompt of 512, and generation behind 128 and 1,024 tokens. `--peers` without a name: INTact
-alone.
+Tokens per second: a prompt of 512, and generation behind 128 and 1,024 tokens. `--peers` without a name:
+INTact alone.
 """
 
 from __future__ import annotations

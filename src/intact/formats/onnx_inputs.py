@@ -74,8 +74,8 @@ def block_inputs(weights: BlockWeights) -> tuple[dict[str, NDArray], dict[str, i
     Args:
         weights: Shape [N, K], 2 to 8 bits, any block.
     Returns:
-        ``codes`` uint8 [N, bytes], without a sign; where they are needed ``zero_points`` uint8 [N, blocks]; what
-        `split_levels` gives; and K, bits and block.
+        ``codes`` uint8 [N, bytes], without a sign; where they are needed ``zero_points`` uint8 [N, blocks];
+        what `split_levels` gives; and K, bits and block.
     """
     middle, codes = 2 ** (weights.bits - 1), weights.codes
     points = np.zeros(weights.scales.shape, np.int16) if weights.zero_points is None else weights.zero_points

@@ -93,9 +93,9 @@ def load_model(
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
     words, template = _words_and_template(path, source.metadata, source.json, tokenizer)
     model = _quantized_decoder(
-        RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block, bits_of=bits_of or {}, text=text, method=method,
-        budgets=(bits_budget, time_budget), threads=threads, in_floats=activations != DYNAMIC,
-        progress=progress,
+        RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block,
+        bits_of=bits_of or {}, text=text, method=method, budgets=(bits_budget, time_budget), threads=threads,
+        in_floats=activations != DYNAMIC, progress=progress,
     )  # fmt: skip
     narrow_caches(model, cache)
     engine = compile_model(model, threads=threads, backend=backend)

@@ -22,9 +22,9 @@ class RotatedWeights:
     """Gives the weights of another decoder, rotated.
 
     With an orthogonal R, ``x R`` takes the place of the residual stream x: layers that read it become
-    ``W diag(g) R``, where g are the weights of the norm in front of them, and layers that add to it ``R' W``. The
-    root of the mean square does not change. The values of each head are rotated likewise between v and o. A head
-    that was the embedding is a layer of its own then, because of its norm.
+    ``W diag(g) R``, where g are the weights of the norm in front of them, and layers that add to it ``R' W``.
+    The root of the mean square does not change. The values of each head are rotated likewise between v and o.
+    A head that was the embedding is a layer of its own then, because of its norm.
 
     Args:
         weights: Of the decoder.
@@ -64,7 +64,7 @@ class RotatedWeights:
             weight = self._stream.T @ weight
         if role == "v":
             weight = _each_head(weight.T, self._values).T
-        return weight.astype(np.float32)
+        return np.asarray(weight, np.float32)
 
     def vector(self, role: str, layer: int = 0, part: str = "weight") -> NDArray[np.float32]:
         """Return the weight of a norm, or a bias, as `DecoderWeights.vector`."""
@@ -72,9 +72,9 @@ class RotatedWeights:
         if part == "weight" and role in _NORMS:
             return np.full_like(vector, 1.0 - self.config.norm_offset)
         if part == "bias" and role in _WRITERS:
-            return (vector.astype(np.float64) @ self._stream).astype(np.float32)
+            return np.asarray(vector.astype(np.float64) @ self._stream, np.float32)
         if part == "bias" and role == "v":
-            return _each_head(vector[None].astype(np.float64), self._values)[0].astype(np.float32)
+            return np.asarray(_each_head(vector[None].astype(np.float64), self._values)[0], np.float32)
         return vector
 
     def has_bias(self, role: str, layer: int = 0) -> bool:
@@ -89,8 +89,8 @@ class RotatedWeights:
 def random_rotation(size: int, seed: int) -> NDArray[np.float64]:
     """Return an orthogonal matrix [size, size] that spreads every element over all others.
 
-    Hadamard's matrix of the largest power of 2 in `size`, times a random rotation of what is left, behind random
-    signs.
+    Hadamard's matrix of the largest power of 2 in `size`, times a random rotation of what is left, behind
+    random signs.
     """
     rng = np.random.default_rng(seed)
     rest, hadamard = size, np.ones((1, 1))
