@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "base/tuning.h"
 #include "kernels/registry.h"
+#include "steps/common/block_product.h"
 #include "steps/common/block_rows.h"
 #include "steps/common/row_index.h"
 
@@ -104,15 +105,7 @@ class BlockRows final : public Step {
 class BlockLinear final : public Step {
  public:
   BlockLinear(const BlockGemmOps& ops, const BlockLinearSpec& s, const BlockCut& cut)
-      : ops_(ops),
-        s_(s),
-        cut_(cut),
-        rows_(s.y.sizes[0]),
-        columns_(s.y.sizes[1]),
-        scales_(ops, s.scales, parts_of(columns_, kPanel), cut.w_blocks,
-                "a scale for each block of weights") {
-    demand(s.bits == 4 || s.bits == 8 || (packed_bits(s.bits, cut.k) == s.bits && s.bits > 4),
-           "codes have bits of panels");
+      : ops_(ops), s_(s), rows_(s.y.sizes[0]), columns_(s.y.sizes[1]), product_(ops, s, cut, columns_) {
     demand_matrix(s.y, Type::f32, rows_, columns_, "outputs are float32");
     const auto group = static_cast<int64_t>(ops.group), groups = parts_of(rows_, group);
     demand_groups(s.x_codes, Type::i8, groups, cut.row_bytes() * group, "whole units");
@@ -121,46 +114,32 @@ class BlockLinear final : public Step {
     if (s.x_zeros)
       demand_groups(*s.x_zeros, Type::i32, groups, cut.x_blocks * group, "a zero for each block");
     demand(s.y.strides[0] % 4 == 0 && s.y.strides[0] >= 0 && s.y.offset % 4 == 0, "rows of floats");
-    demand(columns_ > 0 && columns_ < kMostElements, "there are outputs");
-    const auto panels = static_cast<size_t>(parts_of(columns_, kPanel));
-    const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
-    const size_t bytes = panels * static_cast<size_t>(cut.units) * static_cast<size_t>(s.bits) * 16;
-    demand_vector(s.weight, Type::u8, bytes, "packed codes of another size");
-    if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
-    if (s.minima)
-      minima_.emplace(ops, *s.minima, parts_of(columns_, kPanel), cut.w_blocks,
-                      "a minimum for each block of weights");
-    demand(s.x_zeros.has_value() == s.sums.has_value(), "zero points need the sums of codes");
-    if (s.sums)
-      demand_vector(*s.sums, Type::i32, panels * static_cast<size_t>(cut.pieces) * kBlockPanel, "sums");
-    if (s.bias)
-      demand_vector(*s.bias, Type::f32, panels * kBlockPanel, "one number of a bias for each output");
-    cut_items();
+    cut_items(cut.k);
     declare();
   }
 
   std::string name() const override { return name_of(&ops_); }
   size_t items() const override { return static_cast<size_t>(blocks_ * chunks_); }
-  size_t scratch() const override {
-    return kernel_scratch() + code_bytes() + (has_levels_ ? 2 * level_values() * sizeof(float) : 0);
-  }
+  size_t scratch() const override { return product_.scratch(rows_, together_); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
-    BlockGemm g{};
+    BlockProduct::Part part{};
     int64_t ready = -1;  // the panel whose weights lie in scratch: items of all rows follow each other
     for (auto item = static_cast<int64_t>(begin); item < static_cast<int64_t>(end); ++item) {
       const int64_t row = item % blocks_ * block_, first = item / blocks_ * chunk_;
-      const int64_t last = std::min(first + chunk_, parts_of(columns_, kPanel));
+      const int64_t last = std::min(first + chunk_, block_panels(columns_));
       for (int64_t panel = first; panel < last; ready = panel, panel += together_) {
-        if (panel != ready) g = weights(memory, panel, std::min(together_, last - panel), scratch);
-        multiply(memory, row, panel, g);
+        if (panel != ready)
+          part = product_.part(memory, rows_, panel, std::min(together_, last - panel), scratch);
+        multiply(memory, row, panel, part);
       }
     }
   }
 
  private:
   // Multiplies the rows of a block from `row` on by weights, from a panel on.
-  void multiply(const Memory& memory, int64_t row, int64_t panel, BlockGemm& g) const {
+  void multiply(const Memory& memory, int64_t row, int64_t panel, BlockProduct::Part& part) const {
+    BlockGemm& g = part.g;
     g.rows = static_cast<size_t>(std::min(block_, rows_ - row));
     const int64_t group = row / static_cast<int64_t>(ops_.group);
     g.x = row_of<const int8_t>(s_.x_codes, memory, group);
@@ -168,93 +147,34 @@ class BlockLinear final : public Step {
     g.x_scales = row_of<const float>(s_.x_scales, memory, group);
     if (s_.x_zeros) g.x_zeros = row_of<const int32_t>(*s_.x_zeros, memory, group);
     g.y = row_of<float>(s_.y, memory, row) + panel * kPanel;
-    const bool is_wide = s_.bits == 8 || is_expanded_;
-    (is_wide        ? ops_.multiply8
-     : s_.bits == 4 ? ops_.multiply4
-     : s_.bits == 5 ? ops_.multiply5
-                    : ops_.multiply6)(g);
+    g.y_pitch = static_cast<size_t>(s_.y.strides[0] / 4);
+    part.multiply(g);
   }
 
-  // Of the panels of a call: what the kernel wants, codes of 8 bits, and products of two levels.
-  size_t kernel_scratch() const { return align64(ops_.scratch * static_cast<size_t>(cut_.units)); }
-  size_t code_bytes() const { return is_expanded_ ? static_cast<size_t>(together_ * cut_.units) * 128 : 0; }
-  size_t level_values() const { return static_cast<size_t>(together_ * cut_.w_blocks * kPanel); }
-
-  void cut_items() {
+  void cut_items(int64_t k) {
     using namespace tuning::block_products;
     block_ = std::max<int64_t>(1, std::min(kMostRows, rows_));
-    const int64_t panels = parts_of(columns_, kPanel), each = std::max<int64_t>(1, block_ * cut_.k * kPanel);
+    const int64_t panels = block_panels(columns_), each = std::max<int64_t>(1, block_ * k * kPanel);
     const auto together = static_cast<int64_t>(ops_.panels);
     chunk_ = std::clamp<int64_t>(kItem / each / together * together, std::min(together, panels), panels);
     blocks_ = parts_of(rows_, block_);
     chunks_ = parts_of(panels, chunk_);
-    const bool is_few = static_cast<size_t>(rows_) <= ops_.few_rows;
-    has_levels_ = !is_few && (scales_.has_levels() || (minima_ && minima_->has_levels()));
-    const bool has_groups = cut_.piece % static_cast<int64_t>(block_units(s_.bits)) == 0;
-    is_expanded_ = s_.bits != 4 && s_.bits != 8 && !(is_few && has_groups);
-    together_ = has_levels_ || is_expanded_ ? std::min(together, chunk_) : chunk_;
+    together_ = product_.panels(rows_, chunk_);
   }
 
   void declare() {
-    for (const View* v : {&s_.x_codes, &s_.negatives, &s_.x_scales, &s_.weight, &s_.scales.reals}) reads(*v);
-    for (const std::optional<View>* v : {&s_.x_zeros, &s_.zeros, &s_.sums, &s_.bias, &s_.scales.fine}) {
-      if (*v) reads(**v);
-    }
-    if (s_.minima) {
-      reads(s_.minima->reals);
-      if (s_.minima->fine) reads(*s_.minima->fine);
-    }
+    for (const View* v : {&s_.x_codes, &s_.negatives, &s_.x_scales}) reads(*v);
+    if (s_.x_zeros) reads(*s_.x_zeros);
+    product_.declare([&](const View& v) { reads(v); });
     writes(s_.y);
-  }
-
-  // The weights of some panels.
-  BlockGemm weights(const Memory& memory, int64_t panel, int64_t panels, uint8_t* scratch) const {
-    BlockGemm g{};
-    g.scratch = scratch;
-    g.x_blocks = static_cast<size_t>(cut_.x_blocks);
-    g.w_blocks = static_cast<size_t>(cut_.w_blocks);
-    g.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
-    if (is_expanded_) g.codes = expand(g.codes, panels, scratch + kernel_scratch());
-    if (has_levels_) {
-      auto* const to = reinterpret_cast<float*>(scratch + kernel_scratch() + code_bytes());
-      g.scales = scales_.read(memory, panel, panels, 0, cut_.w_blocks, to);
-      if (minima_) g.minima = minima_->read(memory, panel, panels, 0, cut_.w_blocks, to + level_values());
-    } else {
-      g.scales = scales_.read(memory, panel);
-      if (minima_) g.minima = minima_->read(memory, panel);
-    }
-    if (s_.zeros) g.zeros = s_.zeros->at<const uint8_t>(memory) + panel * cut_.w_blocks * kPanel;
-    g.zero = s_.zero;
-    if (s_.sums) g.sums = s_.sums->at<const int32_t>(memory) + panel * cut_.pieces * kPanel;
-    if (s_.bias) g.bias = s_.bias->at<const float>(memory) + panel * kPanel;
-    g.k = static_cast<size_t>(cut_.k);
-    g.units = static_cast<size_t>(cut_.units);
-    g.pieces = static_cast<size_t>(cut_.pieces);
-    g.piece = static_cast<size_t>(cut_.piece);
-    g.x_every = static_cast<size_t>(cut_.x_every);
-    g.w_every = static_cast<size_t>(cut_.w_every);
-    g.y_pitch = static_cast<size_t>(s_.y.strides[0] / 4);
-    g.columns = static_cast<size_t>(std::min(panels * kPanel, columns_ - panel * kPanel));
-    return g;
-  }
-
-  const uint8_t* expand(const uint8_t* codes, int64_t panels, uint8_t* to) const {
-    const auto units = static_cast<size_t>(cut_.units);
-    for (size_t p = 0; p < static_cast<size_t>(panels); ++p)
-      (s_.bits == 5 ? ops_.expand5 : ops_.expand6)(codes + p * units * static_cast<size_t>(s_.bits) * 16,
-                                                   units, to + p * units * 128);
-    return to;
   }
 
   const BlockGemmOps& ops_;
   BlockLinearSpec s_;
-  BlockCut cut_;
   int64_t rows_, columns_;
-  BlockValuesReader scales_;
-  std::optional<BlockValuesReader> minima_;
+  BlockProduct product_;
   int64_t block_ = 1, chunk_ = 1, blocks_ = 0, chunks_ = 0;  // rows and panels of an item
   int64_t together_ = 1;  // panels of a call
-  bool has_levels_ = false, is_expanded_ = false;  // what is worked out in scratch
 };
 
 }  // namespace
@@ -273,6 +193,18 @@ BlockCut::BlockCut(int64_t k_, int64_t x_block, int64_t w_block) : k(k_), units(
   w_blocks = parts_of(k, w_size);
   x_every = x_size == k ? pieces : x_size / small;
   w_every = w_size == k ? pieces : w_size / small;
+}
+
+int64_t block_panels(int64_t outputs) {
+  demand(0 < outputs && outputs < kMostElements, "there are outputs");
+  return parts_of(outputs, kPanel);
+}
+
+void demand_block_codes(const View& codes, int bits, const BlockCut& cut, int64_t outputs) {
+  demand(bits == 4 || bits == 8 || (packed_bits(bits, cut.k) == bits && bits > 4),
+         "codes have bits of panels");
+  demand_vector(codes, Type::u8, static_cast<size_t>(block_panels(outputs) * cut.units * bits) * 16,
+                "packed codes of another size");
 }
 
 std::unique_ptr<Step> make_block_rows(const BlockGemmOps& ops, const BlockRowsSpec& spec,

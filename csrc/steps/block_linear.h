@@ -58,6 +58,11 @@ std::unique_ptr<Step> make_block_rows(const BlockGemmOps& ops, const BlockRowsSp
 std::unique_ptr<Step> make_block_linear(const BlockGemmOps& ops, const BlockLinearSpec& spec,
                                         const BlockCut& cut);
 
+// Panels of so many outputs, which are there.
+int64_t block_panels(int64_t outputs);
+// Throws std::invalid_argument unless they are packed codes of so many outputs.
+void demand_block_codes(const View& codes, int bits, const BlockCut& cut, int64_t outputs);
+
 // Codes of `bits` bits that follow each other bit by bit, the lowest bit first, each of n rows from a byte
 // on; as panels of packed_bits.
 std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits);

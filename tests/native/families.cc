@@ -578,7 +578,7 @@ struct BlockSides {
   size_t rows, k, columns, piece, x_every, w_every, units, pieces, x_blocks, w_blocks, panels;
   std::vector<int8_t> x;
   Bytes codes, zeros;
-  Floats x_scales, bias;
+  Floats floats, x_scales, bias;
   std::vector<int32_t> x_zeros;
   bool has_zeros, has_minima, has_x_zeros;
   int bits;
@@ -638,7 +638,8 @@ struct BlockSides {
     bits = std::array{4, 5, 6, 8}[some(0, 3)];
     if (bits == 5 || bits == 6) k = some(1, 5) * block_units(bits) * kBlockUnit;
     units = (k + kBlockUnit - 1) / kBlockUnit;
-    piece = some(1, static_cast<int>(units / block_units(bits))) * block_units(bits);
+    const size_t whole = pick(0, 1) == 0 ? 1 : block_units(bits);  // units
+    piece = some(1, static_cast<int>(units / whole)) * whole;
     pieces = (units + piece - 1) / piece;
     x_every = pick(0, 1) == 0 ? 1 : some(1, static_cast<int>(pieces));
     w_every = x_every > 1 ? 1 : some(1, static_cast<int>(pieces));
@@ -648,6 +649,7 @@ struct BlockSides {
     has_zeros = pick(0, 1) == 0;
     has_minima = pick(0, 1) == 0;
     has_x_zeros = pick(0, 1) == 0;
+    floats = some_floats(rows * k, false);
     x.resize(rows * k);
     for (int8_t& code : x) code = static_cast<int8_t>(pick(-128, 127));
     codes = some_bytes(panels * units * static_cast<size_t>(bits) * 16);
@@ -709,13 +711,41 @@ struct BlockSides {
     g.columns = columns;
     g.scratch = scratch.data();
     Bytes wide;
-    if ((bits == 5 || bits == 6) && rows > ops.few_rows) {
+    if ((bits == 5 || bits == 6) && (rows > ops.few_rows || piece % block_units(bits) != 0)) {
       wide.resize(panels * units * 128);
       (bits == 5 ? ops.expand5 : ops.expand6)(codes.data(), panels * units, wide.data());
       g.codes = wide.data();
       return ops.multiply8(g);
     }
     (bits == 4 ? ops.multiply4 : bits == 5 ? ops.multiply5 : bits == 6 ? ops.multiply6 : ops.multiply8)(g);
+  }
+
+  void run_floats(const BlockGemmOps& ops, float* y) const {
+    std::vector<const float*> a(rows);
+    std::vector<float*> to(rows);
+    for (size_t row = 0; row < rows; ++row) {
+      a[row] = floats.data() + row * k;
+      to[row] = y + row * columns;
+    }
+    BlockFloatRows g{};
+    g.a = a.data();
+    g.rows = rows;
+    g.k = k;
+    g.units = units;
+    g.codes = codes.data();
+    g.scales = scales->reals();
+    g.zeros = has_zeros ? zeros.data() : nullptr;
+    g.zero = zero;
+    if (minima) g.minima = minima->reals();
+    g.w_blocks = w_blocks;
+    g.piece = piece * w_every;
+    g.start = has_minima ? bias.data() : nullptr;
+    g.y = to.data();
+    g.columns = columns;
+    (bits == 4   ? ops.float_rows4
+     : bits == 5 ? ops.float_rows5
+     : bits == 6 ? ops.float_rows6
+                 : ops.float_rows8)(g);
   }
 
   // Of real elements alone: those behind the last one are multiplied by 0, whatever they are.
@@ -737,7 +767,9 @@ struct BlockSides {
 bool check(const BlockGemmOps& ops) {
   const BlockSides sides;
   return differs(ops, block_gemm_ref, Floats(sides.rows * sides.columns + 9, 7),
-                 [&](const auto& o, float* y) { sides.run(o, y); });
+                 [&](const auto& o, float* y) { sides.run(o, y); }) ||
+         differs(ops, block_gemm_ref, Floats(sides.rows * sides.columns + 9, 7),
+                 [&](const auto& o, float* y) { sides.run_floats(o, y); });
 }
 
 bool check(const DynamicQuantizeOps& ops) {

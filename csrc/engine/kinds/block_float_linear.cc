@@ -39,10 +39,11 @@ struct BlockFloatLinear final : PlanStep {
     const BlockCut cut(w.inputs, w.inputs, w.block);
     const PackedBlocks packed(binding, w);
     const RowsWritten to(binding, y);
-    BlockFloatLinearSpec spec{rows_read(binding, x), to.rows(),     packed.bits,
-                              packed.codes,          packed.scales, packed.zeros,
-                              packed.zero,           packed.minima, {}};
-    if (bias != kNoValue) spec.start = binding.constant(bias);
+    BlockFloatLinearSpec spec{
+        rows_read(binding, x),
+        to.rows(),
+        {packed.bits, packed.codes, packed.scales, packed.zeros, packed.zero, packed.minima, {}}};
+    if (bias != kNoValue) spec.weights.start = binding.constant(bias);
     binding.add(
         make_block_float_linear(*binding.kernels.float_gemm, *binding.kernels.block_gemm_of_few, spec, cut));
     to.finish(binding);

@@ -378,24 +378,4 @@ void multiply_levels(const BlockReals& reals, size_t from, size_t blocks, float*
   }
 }
 
-template <class S>
-constexpr BlockGemmOps ops_of() {
-  using V = typename S::V;
-  return {kGroup,
-          true,
-          1,
-          0,
-          S::kPanels,
-          kGroup,
-          multiply<S, 4>,
-          multiply<S, 5>,
-          multiply<S, 6>,
-          multiply<S, 8>,
-          widen<V, 4>,
-          widen<V, 8>,
-          expand<V, 5>,
-          expand<V, 6>,
-          multiply_levels<V>};
-}
-
 }  // namespace intact::block_gemm

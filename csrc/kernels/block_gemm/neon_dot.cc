@@ -1,5 +1,5 @@
 // sdot: fours of signed bytes. Codes of 8 bits are read less 128.
-#include "kernels/block_gemm/generic.h"
+#include "kernels/block_gemm/float_rows.h"
 
 #if defined(INTACT_NEON_DOT)
 #include "base/vector/neon.h"

@@ -2,6 +2,7 @@
 #include "kernels/block_gemm/block_gemm.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/half.h"
 
@@ -62,17 +63,38 @@ void multiply(const BlockGemm& g) {
   }
 }
 
+// The float of output `lane` of a panel, whose block is the panel's `block`. The sides have `blocks` of each.
+template <int kBits, class Sides>
+float weight(const Sides& w, const uint8_t* codes, size_t k, size_t blocks, size_t panel, size_t block,
+             size_t lane) {
+  const int zero = w.zeros == nullptr ? w.zero : w.zeros[(panel * blocks + block) * kBlockPanel + lane];
+  const int code = block_code(codes, kBits, k, lane);
+  const float value = static_cast<float>(code - zero) * number(w.scales, blocks, panel, block, lane);
+  return w.minima.values == nullptr ? value : value + number(w.minima, blocks, panel, block, lane);
+}
+
 template <int kBits>
 void widen(const BlockFloats& w) {
   float* to = w.to;
   for (size_t k = 0; k < w.units * kBlockUnit; ++k, to += w.width) {
-    for (size_t i = 0; i < kBlockPanel; ++i) {
-      const size_t at = (w.from + k / kBlockUnit) / w.piece * kBlockPanel + i;
-      const int code = block_code(w.codes, kBits, k, i);
-      const int zero = w.zeros == nullptr ? w.zero : w.zeros[at];
-      const float value = static_cast<float>(code - zero) * real(w.scales, at);
-      to[i / w.width * w.pitch + i % w.width] =
-          w.minima.values == nullptr ? value : value + real(w.minima, at);
+    const size_t block = (w.from + k / kBlockUnit) / w.piece;
+    for (size_t i = 0; i < kBlockPanel; ++i)
+      to[i / w.width * w.pitch + i % w.width] = weight<kBits>(w, w.codes, k, 0, 0, block, i);
+  }
+}
+
+template <int kBits>
+void float_rows(const BlockFloatRows& g) {
+  for (size_t column = 0; column < g.columns; ++column) {
+    const size_t panel = column / kBlockPanel, lane = column % kBlockPanel;
+    const uint8_t* const codes = g.codes + panel * g.units * (kBits * 16);
+    for (size_t row = 0; row < g.rows; ++row) {
+      float y = g.start != nullptr ? g.start[column] : 0.0f;
+      for (size_t k = 0; k < g.k; ++k) {
+        const size_t block = k / kBlockUnit / g.piece;
+        y = std::fma(g.a[row][k], weight<kBits>(g, codes, k, g.w_blocks, panel, block, lane), y);
+      }
+      g.y[row][column] = y;
     }
   }
 }
@@ -92,8 +114,24 @@ void multiply_levels(const BlockReals& reals, size_t from, size_t blocks, float*
 
 }  // namespace
 
-const BlockGemmOps block_gemm_ref = {kGroup,     true,        1,           0,           1,
-                                     ~size_t{0}, multiply<4>, multiply<5>, multiply<6>, multiply<8>,
-                                     widen<4>,   widen<8>,    expand<5>,   expand<6>,   multiply_levels};
+const BlockGemmOps block_gemm_ref = {kGroup,
+                                     true,
+                                     1,
+                                     0,
+                                     1,
+                                     ~size_t{0},
+                                     multiply<4>,
+                                     multiply<5>,
+                                     multiply<6>,
+                                     multiply<8>,
+                                     widen<4>,
+                                     widen<8>,
+                                     float_rows<4>,
+                                     float_rows<5>,
+                                     float_rows<6>,
+                                     float_rows<8>,
+                                     expand<5>,
+                                     expand<6>,
+                                     multiply_levels};
 
 }  // namespace intact

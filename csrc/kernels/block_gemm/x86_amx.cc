@@ -1,7 +1,7 @@
 // tdpbssd: 16 rows by the 16 outputs of a panel by up to 64 elements in one instruction. A panel becomes
 // signed bytes once, then all rows pass by; to scale the sums of a piece is vectors' work.
 #include "base/inline.h"
-#include "kernels/block_gemm/generic.h"
+#include "kernels/block_gemm/float_rows.h"
 
 #if INTACT_ARCH_X86 && defined(INTACT_AMX)
 #include <immintrin.h>
@@ -218,6 +218,10 @@ const BlockGemmOps block_gemm_amx = {kGroup,
                                      multiply<8>,
                                      block_gemm::widen<Avx512, 4>,
                                      block_gemm::widen<Avx512, 8>,
+                                     block_gemm::float_rows<Avx512, 4>,
+                                     block_gemm::float_rows<Avx512, 5>,
+                                     block_gemm::float_rows<Avx512, 6>,
+                                     block_gemm::float_rows<Avx512, 8>,
                                      block_gemm::expand<Avx512, 5>,
                                      block_gemm::expand<Avx512, 6>,
                                      block_gemm::multiply_levels<Avx512>};

@@ -1,6 +1,6 @@
 // vpmaddubsw: pairs of products in words. 8 of them fit where codes have 4 bits, 8 * 2 * 15 * 128 = 30,720;
 // those of 8 bits are multiplied half by half.
-#include "kernels/block_gemm/generic.h"
+#include "kernels/block_gemm/float_rows.h"
 
 #if INTACT_ARCH_X86
 #include "base/vector/avx2.h"

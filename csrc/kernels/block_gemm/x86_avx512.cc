@@ -1,5 +1,5 @@
 // vpdpbusd on 512-bit registers: one holds four elements of a panel's 16 outputs.
-#include "kernels/block_gemm/generic.h"
+#include "kernels/block_gemm/float_rows.h"
 
 #if INTACT_ARCH_X86
 #include "base/vector/avx512.h"
@@ -124,8 +124,24 @@ void widen4(const BlockFloats& w) {
   }
 }
 
+// The same table for rows that read the weights once.
+template <class V, int kBits>
+struct TableCodes {
+  explicit TableCodes(const BlockFloatRows& g)
+      : table(_mm512_sub_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                            _mm512_set1_ps(g.zeros == nullptr ? static_cast<float>(g.zero) : 0.0f))),
+        has_zeros(g.zeros != nullptr) {}
+  INTACT_INLINE V::Floats operator()(__m512i codes, V::Floats zero) const {
+    const __m512 value = _mm512_permutexvar_ps(codes, table);
+    return {has_zeros ? _mm512_sub_ps(value, zero.v) : value};
+  }
+  __m512 table;
+  bool has_zeros;
+};
+
 constexpr BlockGemmOps with_table(BlockGemmOps ops) {
   ops.widen4 = widen4;
+  ops.float_rows4 = block_gemm::float_rows<Avx512, 4, TableCodes>;
   return ops;
 }
 

@@ -1,5 +1,5 @@
 // vpdpbusd on 256-bit registers, for machines that have it without AVX-512.
-#include "kernels/block_gemm/generic.h"
+#include "kernels/block_gemm/float_rows.h"
 
 #if INTACT_ARCH_X86 && defined(INTACT_AVXVNNI)
 #include "base/vector/avx2.h"

@@ -13,6 +13,13 @@ namespace intact {
 struct BlockValues {
   View reals;  // f32 or f16 [panels, blocks or supers, 16]
   std::optional<View> fine;  // i8 [panels, blocks, 16]
+
+  // What a step that reads them declares.
+  template <class Reads>
+  void declare(const Reads& reads) const {
+    reads(reals);
+    if (fine) reads(*fine);
+  }
 };
 
 // Gives kernels the numbers of panels; products of two levels are worked out in scratch, for a few panels
