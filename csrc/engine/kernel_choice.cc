@@ -114,6 +114,7 @@ Kernels::Kernels(const char* max_isa) {
   }
   convert = choice.best<ConvertOps>();
   depthwise = choice.best<DepthwiseOps>();
+  dynamic_depthwise = choice.best<DynamicDepthwiseOps>();
   dynamic_quantize = choice.best<DynamicQuantizeOps>();
   elementwise = choice.best<ElementwiseOps>();
   fake_quantize = choice.best<FakeQuantizeOps>();

@@ -16,6 +16,7 @@ struct Kernels {
   const BlockGemmOps *block_gemm, *block_gemm_of_few;  // for many rows, and for few
   const ConvertOps* convert;
   const DepthwiseOps* depthwise;
+  const DynamicDepthwiseOps* dynamic_depthwise;
   const DynamicQuantizeOps* dynamic_quantize;
   const ElementwiseOps* elementwise;
   const FakeQuantizeOps* fake_quantize;

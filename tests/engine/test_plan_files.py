@@ -48,6 +48,7 @@ def arrays():
         "index": np.arange(6),
         "fill": np.array([-7], np.int8),
         "tuples": np.array([[0], [-1]]),
+        "choices": np.array([[0], [-1], [1]]),
         "grid": np.zeros((1, 1, 2, 2), np.float32),
         "ipp": np.array([[0, 1], [2, 2]]),
         "ipw": np.float32([[0.5, 0.5], [1, 0]]),
@@ -58,6 +59,8 @@ def arrays():
         "one_last": np.array([2]),
         "cosines": np.ones((3, 2), np.float32),
         "wb": np.arange(24, dtype=np.uint8).reshape(6, 4),
+        "wcb": np.arange(128, dtype=np.uint8).reshape(32, 4),
+        "wcs": np.linspace(-1, 1, 32, dtype=np.float32).reshape(32, 1),
         "wbs": np.ones((6, 1), np.float32),
         "wdc": np.arange(36, dtype=np.uint8).reshape(1, 3, 3, 4),
         "wds": np.ones(1, np.float32),
@@ -91,6 +94,7 @@ def tensors():
     declared += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
     declared += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
     declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6), floats("bg", 3, 8)]
+    declared += [floats("cb", 3, 16)]
     declared += [floats("ro", 1, 3, 8), floats("at", 1, 3, 8), *(floats(n, 1, 2, 3, 4) for n in ("ck", "cv"))]
     declared += [floats("bf", 3, 6), s.Tensor("dc", "uint8", image), s.Tensor("dcz", "uint8", ())]
     declared += [floats("dcs"), floats("ldh", 1, 3, 2), floats("dy", "batch", 1, 6, 6)]
@@ -113,6 +117,7 @@ def block_steps():
         s.DynamicQuantize("ranges", (), "ch", "dq", "dqs", block=8),
         s.BlockGather("rows", ("Gather1",), "zero", "bg", "wb", "wbs", 8, 4, 8),
         s.BlockFloatLinear("widened", ("MatMul9",), "ga", "bf", "wb", "wbs", 8, 4, 8),
+        s.ChosenBlockLinear("experts", (), "dq", "choices", "cb", "wcb", "wcs", 8, 4, 8, 2, "dqs", 8),
         s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
         s.DynamicRecurrent("states", ("LSTM2",), "se", "wsd", "wss", (True,), last_h="ldh"),
         s.DynamicQuantize("range", (), "x", "dc", "dcs", "dcz"),

@@ -772,6 +772,27 @@ bool check(const BlockGemmOps& ops) {
                  [&](const auto& o, float* y) { sides.run_floats(o, y); });
 }
 
+bool check(const DynamicDepthwiseOps& ops) {
+  const auto pixels = static_cast<size_t>(pick(1, 20)), taps = static_cast<size_t>(pick(1, 9)),
+             n = some_size() + 1;
+  const Bytes x = some_bytes(pixels * taps * n);
+  std::vector<const uint8_t*> from(pixels * taps);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = x.data() + i * n;
+  std::vector<int32_t> weights(taps * n), starts(n);
+  for (int32_t& weight : weights) weight = pick(-255, 255) & 0xffff;
+  for (int32_t& start : starts) start = pick(-100000, 100000);
+  const Floats scales = some_floats(n, false), bias = some_floats(n, false);
+  const bool has_bias = pick(0, 1) == 0, is_signed = pick(0, 1) == 0;
+  return differs(ops, dynamic_depthwise_ref, Floats(pixels * n + 9, 7), [&](const auto& o, float* y) {
+    std::vector<float*> to(pixels);
+    for (size_t p = 0; p < pixels; ++p) to[p] = y + p * n;
+    const DynamicDepthwise d{from.data(),    pixels,        taps,          n,
+                             weights.data(), starts.data(), scales.data(), has_bias ? bias.data() : nullptr,
+                             to.data()};
+    is_signed ? o.run_s8(d) : o.run_u8(d);
+  });
+}
+
 bool check(const DynamicQuantizeOps& ops) {
   const size_t n = 1 + some_size(), block = 1 + some_size(), blocks = (n + block - 1) / block;
   const Floats x = some_floats(n, pick(0, 2) == 0);

@@ -2,6 +2,9 @@
 // [out, kernel_h, kernel_w, in / groups] (N73). Padding reads the zero point.
 #include "steps/dynamic_conv.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
@@ -11,6 +14,7 @@
 #include "engine/sizes.h"
 #include "steps/block_linear.h"
 #include "steps/copy.h"
+#include "steps/dynamic_depthwise.h"
 
 namespace intact::engine {
 namespace {
@@ -76,10 +80,17 @@ struct DynamicConv final : PlanStep {
 
   void bind(Binding& binding) const override {
     const Shape& w = binding.shape(weight);
-    const JoinedGroups joined(w, groups);
     const View to = turned(binding.view(y), kChannelsLast);
     const View written = has_neighbours(to) ? to : binding.temporary(Type::f32, sizes_of(to));
-    DynamicConvSpec spec{};
+    w[3] == 1 && w[0] == groups ? add_depthwise(binding, written) : add_groups(binding, written);
+    if (!Binding::same_memory(written, to)) binding.add(make_copy(*binding.kernels.transpose, {written, to}));
+  }
+
+  // What both forms have in common.
+  template <class Spec>
+  Spec spec_of(Binding& binding, const View& written) const {
+    const Shape& w = binding.shape(weight);
+    Spec spec{};
     spec.x = channels_last(binding);
     spec.x_scale = scalar(binding, x_scale);
     if (x_zero_point != kNoValue) spec.x_zero = scalar(binding, x_zero_point);
@@ -88,13 +99,50 @@ struct DynamicConv final : PlanStep {
     spec.strides = strides;
     spec.dilations = dilations;
     spec.pads = pads;
+    return spec;
+  }
+
+  void add_groups(Binding& binding, const View& written) const {
+    const JoinedGroups joined(binding.shape(weight), groups);
+    auto spec = spec_of<DynamicConvSpec>(binding, written);
     spec.groups = joined.groups;
     pack(binding, joined, spec);
-    const bool is_few = dynamic_conv_rows(product(to.sizes[1], to.sizes[2])) <
+    const bool is_few = dynamic_conv_rows(product(written.sizes[1], written.sizes[2])) <
                         static_cast<int64_t>(binding.kernels.block_gemm->least_rows);
     binding.add(
         make_dynamic_conv(is_few ? *binding.kernels.block_gemm_of_few : *binding.kernels.block_gemm, spec));
-    if (!Binding::same_memory(written, to)) binding.add(make_copy(*binding.kernels.transpose, {written, to}));
+  }
+
+  void add_depthwise(Binding& binding, const View& written) const {
+    auto spec = spec_of<DynamicDepthwiseSpec>(binding, written);
+    std::string form = "depthwise_codes";
+    const std::span<const uint8_t> zeros =
+        zero_points == kNoValue ? std::span<const uint8_t>{} : binding.array<uint8_t>(zero_points);
+    const bool is_one = std::adjacent_find(zeros.begin(), zeros.end(), std::not_equal_to<>{}) == zeros.end();
+    for (const uint8_t zero : is_one ? zeros.first(std::min<size_t>(1, zeros.size())) : zeros)
+      form += "_" + std::to_string(zero);
+    const auto channels = static_cast<size_t>(groups);
+    const auto weight_of = [&](const Bytes& codes, size_t c, size_t tap) {
+      const size_t taps = codes.bytes.size() / channels;
+      return codes.bytes[c * taps + tap] - (zeros.empty() ? 128 : zeros[c]);
+    };
+    const auto weights = [&](const Bytes& codes) {
+      std::vector<int32_t> values(codes.bytes.size());
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = weight_of(codes, i % channels, i / channels) & 0xffff;
+      return bytes_of_values(values);
+    };
+    const auto sums = [&](const Bytes& codes) {
+      std::vector<int32_t> values(channels);
+      for (size_t i = 0; i < codes.bytes.size(); ++i)
+        values[i % channels] += weight_of(codes, i % channels, i / channels);
+      return bytes_of_values(values);
+    };
+    spec.weights = packed_vector(binding, binding.packed(weight, form, weights, Type::i32), Type::i32);
+    spec.sums = packed_vector(binding, binding.packed(weight, form + ".sums", sums, Type::i32), Type::i32);
+    spec.scales = binding.constant(scales);
+    if (bias != kNoValue) spec.bias = binding.constant(bias);
+    binding.add(make_dynamic_depthwise(*binding.kernels.dynamic_depthwise, spec));
   }
 
   static bool has_neighbours(const View& image) {

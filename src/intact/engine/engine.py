@@ -34,7 +34,7 @@ from intact.engine.reference import sizes_of_parts
 from intact.engine.selftest import differing_outputs, make_selftest
 from intact.engine.shapes import retry_with_sizes, zeros_of
 from intact.engine.specialize import Plans
-from intact.engine.steps import BlockFloatLinear, Dim, Shape, Step
+from intact.engine.steps import BlockFloatLinear, ChosenBlockLinear, Dim, Shape, Step
 from intact.engine.steps.base.wiring import constants
 from intact.engine.user_arrays import as_input, as_output, strides_of
 from intact.errors import QuantValueError, UnsupportedError
@@ -369,7 +369,10 @@ def _weights_to_widen(plan: Plan) -> set[str]:
     """
     widening, read = set[str](), set[str]()
     for step in plan.steps:
-        (widening if isinstance(step, BlockFloatLinear) else read).update(constants(step))
+        widens = isinstance(step, BlockFloatLinear) or (
+            isinstance(step, ChosenBlockLinear) and not step.x_scales
+        )
+        (widening if widens else read).update(constants(step))
     return widening - read
 
 

@@ -21,7 +21,12 @@ from intact.graph.qdq.qoperators import QOPERATORS
 from intact.graph.qdq.strip_qdq import strip_dynamic
 from intact.graph.qdq.weight_moves import move_stored_weights
 from intact.graph.rewrites.decompose_attention import ATTENTION
-from intact.graph.rewrites.decompose_contrib import FUSED, FUSED_ATTENTION_BESIDE_CACHES, require_portable
+from intact.graph.rewrites.decompose_contrib import (
+    FLOAT_EXPERTS,
+    FUSED,
+    FUSED_ATTENTION_BESIDE_CACHES,
+    require_portable,
+)
 from intact.graph.rewrites.einsum import EINSUM
 from intact.graph.rewrites.fuse_pads import FUSE_PADS
 from intact.graph.rewrites.fuse_stacked_max import FUSE_STACKED_MAX
@@ -63,7 +68,9 @@ COMPOUNDS: tuple[Stage, ...] = (LOOPS, SEQUENCES, ML, *FUSED, ROTARY, ATTENTION,
 """Operators that say in one node what several others say, written out: rules and kernels know those."""
 
 ENGINE_COMPOUNDS: tuple[Stage, ...] = tuple(
-    FUSED_ATTENTION_BESIDE_CACHES if stage is FUSED[-1] else stage for stage in COMPOUNDS
+    FUSED_ATTENTION_BESIDE_CACHES if stage is FUSED[-1] else stage
+    for stage in COMPOUNDS
+    if stage is not FLOAT_EXPERTS
 )
 """The same for the engine, which has steps for some of them."""
 

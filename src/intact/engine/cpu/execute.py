@@ -17,6 +17,7 @@ from intact.engine.steps import (
     STRING,
     BlockGather,
     CachedAttention,
+    ChosenBlockLinear,
     ChosenLinear,
     Gather,
     GatherElements,
@@ -110,7 +111,10 @@ def _refuse(plan: Plan, step: Step | None, at: Memory) -> None:
     step.check_index(index, x.shape, f"{kind} '{step.index}'")
 
 
-_BY_INDEX = (BlockGather, ChosenLinear, Gather, GatherElements, GatherRows, ScatterElements, ScatterRows)
+_BY_INDEX = (
+    BlockGather, ChosenBlockLinear, ChosenLinear, Gather, GatherElements, GatherRows, ScatterElements,
+    ScatterRows,
+)  # fmt: skip
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[Any]:

@@ -52,6 +52,7 @@ from intact.engine.steps.moves.transpose import Transpose
 from intact.engine.steps.products.block_float_linear import BlockFloatLinear
 from intact.engine.steps.products.block_linear import BlockLinear
 from intact.engine.steps.products.cached_attention import CachedAttention
+from intact.engine.steps.products.chosen_block_linear import ChosenBlockLinear
 from intact.engine.steps.products.chosen_linear import ChosenLinear
 from intact.engine.steps.products.conv import Conv
 from intact.engine.steps.products.conv_transpose import ConvTranspose
@@ -78,7 +79,7 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 
 __all__ = [
     "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockFloatLinear", "BlockGather", "BlockLinear",
-    "CachedAttention", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum",
+    "CachedAttention", "Call", "ChosenBlockLinear", "ChosenLinear", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum",
     "Dequantize", "Dim", "DynamicConv", "DynamicQuantize", "DynamicRecurrent", "Elementwise", "Epilogue",
     "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear",
     "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows", "GridSample",

@@ -141,6 +141,15 @@ class Writer:
         output_dtype = self.dtype if dtype is None else dtype
         return self._insert.node(op_type, inputs, name, dtype=output_dtype, shape=None, **attributes)
 
+    def second_output(self, first: ir.Value, dtype: ir.DataType) -> ir.Value:
+        """Return the second output of the node that makes `first`, which had one."""
+        node = first.producer()
+        assert node is not None
+        node.resize_outputs(2)
+        second = node.outputs[1]
+        second.name, second.type = self._insert.names(f"{first.name}.second"), ir.TensorType(dtype)
+        return second
+
     def constant(self, array: ArrayLike, dtype: DTypeLike | None = None) -> ir.Value:
         """Add an initializer, by default of the dtype of the nodes."""
         array = np.asarray(array, self.dtype.numpy() if dtype is None else dtype)

@@ -100,7 +100,10 @@ def _replace(graph: onnx.GraphProto, node: onnx.NodeProto, originals: dict[str, 
 
 
 def _same(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto:
-    """Return what makes the first output of a layer that normalizes a sum; declare the type of the sum."""
+    """Return what has the shape of the first output, which is that of the first input.
+
+    Declare the types of the others, as of a layer that normalizes a sum: it hands that on.
+    """
     dtype, declared = (
         _type_of(graph, node.input[0]),
         {info.name for info in (*graph.value_info, *graph.output)},
@@ -193,6 +196,7 @@ _RULES = {
     (NarrowGroupQueryAttention.domain, "GroupQueryAttention"): _attention,
     (MICROSOFT, "MatMulNBits"): _product, (BlockLinear.domain, "BlockGather"): _block_rows,
     (BlockLinear.domain, "BlockLinear"): _block_product, (MICROSOFT, "SkipLayerNormalization"): _same,
+    (MICROSOFT, "MoE"): _same, (MICROSOFT, "QMoE"): _same,
     (MICROSOFT, "SkipSimplifiedLayerNormalization"): _same,
 }  # fmt: skip
 

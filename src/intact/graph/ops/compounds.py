@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from intact.graph.ops.qoperators import MICROSOFT
@@ -217,6 +218,42 @@ class MatMulNBits(OfRuntime):
     bits: int = 0
     block_size: int = 0
     accuracy_level: int = 0
+
+
+@dataclass(frozen=True)
+class MoE(OfRuntime):
+    """A mixture of experts. Inputs: rows, router logits, weights and biases of three products.
+
+    Weights are [experts, outputs, inputs]. `swiglu_fusion` 1 and 2: the first product makes gates and
+    values, by turns or side by side; 0: the third makes the values.
+    """
+
+    k: int = 1
+    activation_type: str = "relu"
+    normalize_routing_weights: int = 0
+    use_sparse_mixer: int = 0
+    activation_alpha: float = 1.0
+    activation_beta: float = 0.0
+    swiglu_fusion: int = 0
+    swiglu_limit: float = inf
+    swiglu_limit_after_activation: int = 0
+
+
+@dataclass(frozen=True)
+class QMoE(MoE):
+    """Experts with codes. Inputs: rows, router logits, codes, scales and biases of three products.
+
+    Behind these stand their zero points, and router weights. `block_size` 0: a scale for each output.
+    """
+
+    expert_weight_bits: int = 4
+    fc1_expert_weight_bits: int = 0
+    fc2_expert_weight_bits: int = 0
+    fc3_expert_weight_bits: int = 0
+    block_size: int = 0
+    accuracy_level: int = 0
+    quant_type: str = "int"
+    weights_prepacked: int = -1
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError
 from intact.graph import ops
+from intact.graph.core.build import Writer
 from intact.graph.core.constants import Constants
 from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import is_op, only_reader
@@ -18,6 +19,7 @@ from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
 from intact.graph.qdq.block_weights import is_block_operator, read_block_weight
 from intact.graph.qdq.packed_weights import unpack_weight
+from intact.graph.rewrites.experts import quantized_experts
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Rewrite, Scene, Stays
 from intact.numerics import dequantize_blocks
 
@@ -390,6 +392,18 @@ def _block_weights(floats: _Floats, node: ir.Node) -> str:
     return op_type
 
 
+def _experts(floats: _Floats, node: ir.Node) -> str:
+    """Return the products of a QMoE on the floats of its experts."""
+    inputs = (*node.inputs, *[None] * (_EXPERT_INPUTS - len(node.inputs)))
+    outputs = quantized_experts(Writer(node, floats.scene.names), node, inputs, floats=True)
+    if outputs is None:
+        raise _Obstacle("its experts are computed, or of a form that is not known here")
+    floats.scene.replace(node, outputs[0])
+    return "products of all experts"
+
+
+_EXPERT_INPUTS = 21
+
 Rule = Callable[[_Floats, ir.Node], str]
 
 _RULES: dict[tuple[str, str], Rule] = {
@@ -403,6 +417,7 @@ _RULES: dict[tuple[str, str], Rule] = {
     (MICROSOFT, "QAttention"): _attention,
     (MICROSOFT, "QEmbedLayerNormalization"): _embedding,
     (MICROSOFT, "MatMulNBits"): _few_bits,
+    (MICROSOFT, "QMoE"): _experts,
     (ops.BlockLinear.domain, "BlockGather"): _block_weights,
     (ops.BlockLinear.domain, "BlockLinear"): _block_weights,
 }

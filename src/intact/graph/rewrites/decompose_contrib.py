@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import pi, sqrt
+from math import sqrt
 
 import onnx_ir as ir
 
@@ -18,12 +18,14 @@ from intact.graph.core.edit import set_shape
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
+from intact.graph.rewrites.activations import write_swish, write_tanh_gelu
 from intact.graph.rewrites.contrib_attention import (
     Inputs,
     multi_head,
     quantized_self_attention,
     self_attention,
 )
+from intact.graph.rewrites.experts import experts, quantized_experts
 from intact.graph.rewrites.group_query_attention import cache_limitation, group_query
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 from intact.graph.rewrites.rotary_embedding import rotate
@@ -114,18 +116,14 @@ def _gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
 
 def _fast_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     """Write FastGelu of the inputs' sum: ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))``."""
-    x = sum_of(write, *inputs[:2])
-    cube = write("Mul", write("Mul", x, write("Mul", x, x)), write.constant(0.044715))
-    inner = write("Mul", write("Add", x, cube), write.constant(sqrt(2 / pi)))
-    curve = write("Add", write("Tanh", inner), write.constant(1))
-    return [write("Mul", write("Mul", x, write.constant(0.5)), curve)]
+    return [write_tanh_gelu(write, sum_of(write, *inputs[:2]))]
 
 
 def _quick_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     """Write QuickGelu: ``x * sigmoid(alpha * x)``."""
-    x, alpha = inputs[0], ops.QuickGelu.of(node).alpha
-    scaled = x if alpha == 1 else write("Mul", x, write.constant(alpha))
-    return [write("Mul", x, write("Sigmoid", scaled))]
+    x = inputs[0]
+    assert x is not None
+    return [write_swish(write, x, ops.QuickGelu.of(node).alpha)]
 
 
 def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
@@ -281,19 +279,21 @@ _LAYERS = {
     "FusedMatMul": _Rule(_matmul),
     "Gelu": _Rule(_gelu),
     "QAttention": _Rule(quantized_self_attention, (0, 1), (3, 5)),
+    "QMoE": _Rule(quantized_experts),
     "QuickGelu": _Rule(_quick_gelu),
     "SimplifiedLayerNormalization": _Rule(_plain_rms),
     "SkipLayerNormalization": _Rule(_skip_norm, (0, 3)),
     "SkipSimplifiedLayerNormalization": _Rule(_skip_rms, (0, 3)),
 }
 _ROTARY = {"RotaryEmbedding": _Rule(_rotary)}
+_EXPERTS = {"MoE": _Rule(experts)}
 _ATTENTIONS = {
     "Attention": _Rule(self_attention, (0, 1), (3, 5)),
     "GroupQueryAttention": _Rule(group_query, (0, 1, 2), (3, 4, 4)),
     "MultiHeadAttention": _Rule(multi_head, (0, 1, 2), (3, 4, 4)),
     "QAttention": _Rule(quantized_self_attention, (0, 1), (3, 5)),
 }
-_RULES = {**_LAYERS, **_ROTARY, **_ATTENTIONS}
+_RULES = {**_LAYERS, **_EXPERTS, **_ROTARY, **_ATTENTIONS}
 
 
 def _rewrite(name: str, operators: Iterable[str], *domains: str) -> Rewrite:
@@ -310,10 +310,14 @@ def _rewrite(name: str, operators: Iterable[str], *domains: str) -> Rewrite:
 FUSED = (
     _rewrite("write out SimplifiedLayerNormalization", ["SimplifiedLayerNormalization"], ""),
     _rewrite("write out fused layers", _LAYERS),
+    _rewrite("write out float experts", _EXPERTS),
     _rewrite("write out fused RotaryEmbedding", _ROTARY),
     _rewrite("write out fused attention", _ATTENTIONS),
 )
 """One after the other: each needs what those before it tell."""
+
+FLOAT_EXPERTS = FUSED[2]
+"""Its form multiplies by all experts, which is of use only where the products get codes (decision 0048)."""
 
 FUSED_ATTENTION_BESIDE_CACHES = replace(
     FUSED[-1],

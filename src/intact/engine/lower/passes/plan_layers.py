@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from intact.engine.plan import Plan
 from intact.engine.steps import (
     Add,
     BlockFloatLinear,
     BlockLinear,
+    ChosenBlockLinear,
     Conv,
     ConvTranspose,
     Dequantize,
@@ -117,7 +119,7 @@ class _PlacedNodes:
     def layer(self, plan: Plan, run: _Run) -> Layer:
         """Return the layer that explain shows for `run`: placement's own words where they are true."""
         nodes = sorted(run.nodes, key=self.position.__getitem__)
-        main = next((s.name for s in run.steps if s.name in run.nodes and isinstance(s, _INTEGER)), "")
+        main = next((s.name for s in run.steps if s.name in run.nodes and _computes_with_codes(s)), "")
         main = main or next((s.name for s in run.steps if s.name in run.nodes), nodes[0])
         placed, precision = self.layers.get(main), "float" if run.outside else _precision(plan, run.steps)
         if placed is not None and set(placed.nodes) == run.nodes and placed.name in run.nodes:
@@ -185,7 +187,7 @@ def _outside(steps: Sequence[Step], placed: _PlacedNodes) -> Iterator[_Run]:
 def _precision(plan: Plan, steps: Sequence[Step]) -> Precision:
     """Return int8 where the steps compute with codes, or read and write codes alone."""
     working = [step for step in steps if not isinstance(step, _BORDERS)]
-    if any(isinstance(step, _INTEGER) for step in working):
+    if any(map(_computes_with_codes, working)):
         return "int8"
     codes = all(
         name in plan.constants or plan.tensors[name].codes is not None
@@ -213,10 +215,10 @@ def _layer_summary(plan: Plan, steps: Sequence[Step], precision: Precision) -> s
     written = "int8" if all(plan.tensors[name].codes is not None for name in ends) else "float"
     if any(getattr(step, "low", "") for step in steps if isinstance(step, _SUMS)):
         return f"it multiplies codes of 16 bits by int8 weights, in integers; it writes {written}"
-    if product := next((step for step in steps if isinstance(step, BlockLinear | DynamicConv)), None):
+    if product := next((step for step in steps if _multiplies_blocks_of_codes(step)), None):
         states = any(isinstance(step, DynamicRecurrent) for step in steps)
         return _numerics_of(plan, product) + ("; its states are codes in each step" if states else "")
-    if floats := next((step for step in steps if isinstance(step, BlockFloatLinear)), None):
+    if floats := next((step for step in steps if isinstance(step, _ON_FLOATS)), None):
         return f"it multiplies floats by the floats of {_weights_of(floats)}; it writes {written}"
     if any(isinstance(step, _SUMS) for step in steps):
         return f"all that it multiplies comes in int8; it writes {written}"
@@ -225,7 +227,20 @@ def _layer_summary(plan: Plan, steps: Sequence[Step], precision: Precision) -> s
     return f"a native step computes it in float; it writes {written}"
 
 
-def _numerics_of(plan: Plan, product: BlockLinear | DynamicConv) -> str:
+_ON_CODES = (BlockLinear, ChosenBlockLinear, DynamicConv)
+_ON_FLOATS = (BlockFloatLinear, ChosenBlockLinear)
+
+
+def _multiplies_blocks_of_codes(step: Step) -> TypeGuard[BlockLinear | ChosenBlockLinear | DynamicConv]:
+    has_codes = not isinstance(step, ChosenBlockLinear) or bool(step.x_scales)
+    return has_codes and isinstance(step, _ON_CODES)
+
+
+def _computes_with_codes(step: Step) -> bool:
+    return isinstance(step, _INTEGER) or _multiplies_blocks_of_codes(step)
+
+
+def _numerics_of(plan: Plan, product: BlockLinear | ChosenBlockLinear | DynamicConv) -> str:
     """Say what a product with dynamic ranges multiplies."""
     makers = (step for step in plan.steps if isinstance(step, DynamicQuantize) and step.y == product.x)
     quantize = next(makers, None)
@@ -239,7 +254,7 @@ def _numerics_of(plan: Plan, product: BlockLinear | DynamicConv) -> str:
     )
 
 
-def _weights_of(product: BlockLinear | BlockFloatLinear | DynamicConv) -> str:
+def _weights_of(product: BlockLinear | BlockFloatLinear | ChosenBlockLinear | DynamicConv) -> str:
     if isinstance(product, DynamicConv):
         return "weights of 8 bits with a scale per channel"
     per = "channel" if product.block >= product.inputs else str(product.block)

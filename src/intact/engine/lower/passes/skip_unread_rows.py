@@ -8,19 +8,33 @@ from dataclasses import replace
 from math import prod
 
 from intact.engine.plan import Plan
-from intact.engine.steps import ChosenLinear, GatherRows, Linear, Reshape, Step
+from intact.engine.steps import (
+    BlockFloatLinear,
+    BlockLinear,
+    ChosenBlockLinear,
+    ChosenLinear,
+    GatherRows,
+    Linear,
+    Reshape,
+    Step,
+)
 from intact.engine.steps.base.wiring import reads, writes
+from intact.engine.steps.products.chosen_block_linear import PANEL
+
+_Layer = Linear | BlockLinear | BlockFloatLinear
 
 
 def choose_rows(plan: Plan) -> Plan:
     """Compute only the columns that a GatherRows reads.
 
-    Before: ``Linear -> Reshape -> GatherRows``, of each row the columns of one of several matrices.
+    Before: ``Linear -> Reshape -> GatherRows``, of each row the columns of one of several matrices; weights
+    may have blocks.
 
-    After: ``ChosenLinear``, which multiplies rows by those alone.
+    After: ``ChosenLinear``, or ``ChosenBlockLinear``, which multiplies rows by those alone.
 
     Guards: nobody else reads what stands in between; a tuple is one index, which counts the matrices; there
     are fewer of them for each row than matrices, where that is known; codes are bytes, and nothing is added.
+    Of blocks codes have no zero points, and matrices whole panels.
     """
     readers = Counter(name for step in plan.steps for name in reads(step)) + Counter(plan.outputs)
     makers = {name: step for step in plan.steps for name in writes(step)}
@@ -35,8 +49,7 @@ def choose_rows(plan: Plan) -> Plan:
             layer, moved = above
             notes.append(f"choose rows: {layer.name} multiplies by the matrices that {step.name} keeps")
             nodes = tuple(dict.fromkeys(layer.nodes + moved.nodes + step.nodes))
-            chosen = layer.x, step.index, step.y, layer.weight, step.sizes[0], layer.epilogue
-            steps.append(ChosenLinear(layer.name, nodes, *chosen))
+            steps.append(_chosen(layer, step, nodes))
             gone.update((step.x, layer.y))
         else:
             steps.append(step)
@@ -45,14 +58,26 @@ def choose_rows(plan: Plan) -> Plan:
     return replace(plan, steps=remaining, tensors=tensors, notes=tuple(notes))
 
 
-def _above(step: Step, only: Callable[[str], Step | None]) -> tuple[Linear, Reshape] | None:
+def _chosen(layer: _Layer, step: GatherRows, nodes: tuple[str, ...]) -> Step:
+    if isinstance(layer, Linear):
+        chosen = layer.x, step.index, step.y, layer.weight, step.sizes[0], layer.epilogue
+        return ChosenLinear(layer.name, nodes, *chosen)
+    blocks = layer.weight, layer.scales, layer.inputs, layer.bits, layer.block
+    ranges = (layer.x_scales, layer.x_block) if isinstance(layer, BlockLinear) else ("", 0)
+    return ChosenBlockLinear(
+        layer.name, nodes, layer.x, step.index, step.y, *blocks, step.sizes[0], *ranges, layer.zero_points,
+        layer.minima, layer.bias,
+    )  # fmt: skip
+
+
+def _above(step: Step, only: Callable[[str], Step | None]) -> tuple[_Layer, Reshape] | None:
     """Return the layer whose output is laid out for `step` alone."""
     moved = only(step.x) if isinstance(step, GatherRows) else None
     layer = only(moved.x) if isinstance(moved, Reshape) else None
-    return (layer, moved) if isinstance(layer, Linear) and isinstance(moved, Reshape) else None
+    return (layer, moved) if isinstance(layer, _Layer) and isinstance(moved, Reshape) else None
 
 
-def _chooses(plan: Plan, layer: Linear, step: GatherRows) -> bool:
+def _chooses(plan: Plan, layer: _Layer, step: GatherRows) -> bool:
     out, width = len(plan.constants[layer.weight]), plan.tensors[step.x].shape[1]
     if len(step.sizes) != 1 or not isinstance(width, int) or step.sizes[0] * width != out:
         return False
@@ -61,4 +86,7 @@ def _chooses(plan: Plan, layer: Linear, step: GatherRows) -> bool:
     many = index.shape[0] if index is not None else len(plan.constants[step.index])
     if len(sizes) == len(rows) and isinstance(many, int) and many > prod(sizes) * step.sizes[0]:
         return False
-    return not (layer.low or layer.epilogue.residual)
+    if isinstance(layer, Linear):
+        return not (layer.low or layer.epilogue.residual)
+    has_codes = isinstance(layer, BlockLinear)
+    return width % PANEL == 0 and not (has_codes and (plan.tensors[layer.x].dtype != "int8"))

@@ -1,0 +1,239 @@
+#include "steps/chosen_block_linear.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/tuning.h"
+#include "kernels/registry.h"
+#include "steps/common/block_rows.h"
+#include "steps/common/row_index.h"
+
+namespace intact {
+namespace {
+
+constexpr auto kUnit = static_cast<int64_t>(kBlockUnit), kPanel = static_cast<int64_t>(kBlockPanel);
+
+int64_t parts_of(int64_t n, int64_t part) { return n / part + (n % part != 0 ? 1 : 0); }
+
+// An item is a group and some of its outputs. It finds the rows that chose the group and multiplies so many of
+// them at a time as its scratch has room for.
+class ChosenRows : public Step {
+ public:
+  ChosenRows(const ChosenBlockSpec& s, const BlockCut& cut, int64_t most_rows)
+      : s_(s), index_(s.index, {s.groups}) {
+    demand_rows(s.x);
+    demand_rows(s.y);
+    demand(s.y.type == Type::f32 && s.y.strides[0] % 4 == 0 && s.y.offset % 4 == 0, "rows of floats");
+    demand(s.x.sizes[1] == cut.k, "rows are as long as the weights");
+    outputs_ = s.y.sizes[1];
+    demand(outputs_ > 0 && outputs_ < kMostElements && outputs_ % kPanel == 0, "groups of whole panels");
+    demand(0 < s.groups && s.groups < kMostElements / outputs_, "groups of outputs");
+    demand(index_.count() == s.y.sizes[0], "an index for each row of y");
+    const int64_t rows = s.x.sizes[0];
+    demand(rows > 0 ? index_.count() % rows == 0 : index_.count() == 0, "as many rows of y for each of x");
+    each_ = rows > 0 ? std::max<int64_t>(1, index_.count() / rows) : 1;
+    most_ = std::max<int64_t>(1, std::min(most_rows, index_.count()));
+    reads(s.x);
+    reads(s.index);
+    writes(s.y);
+  }
+
+  size_t items() const override { return static_cast<size_t>(s_.groups * chunks_); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    auto* const rows = reinterpret_cast<int64_t*>(scratch);
+    uint8_t* const rest = scratch + row_bytes();
+    for (auto item = static_cast<int64_t>(begin); item < static_cast<int64_t>(end); ++item) {
+      const int64_t group = item / chunks_, column = item % chunks_ * chunk_;
+      const int64_t columns = std::min(chunk_, outputs_ - column);
+      int64_t count = 0;
+      for (int64_t row = 0; row < index_.count(); ++row) {
+        if (index_.row(memory, row) != group) continue;
+        rows[count++] = row;
+        if (count < most_) continue;
+        multiply(memory, group, column, columns, {rows, static_cast<size_t>(count)}, rest);
+        count = 0;
+      }
+      if (count > 0) multiply(memory, group, column, columns, {rows, static_cast<size_t>(count)}, rest);
+    }
+  }
+
+ protected:
+  // Multiplies rows of y by outputs [column, column + columns) of a group.
+  virtual void multiply(const Memory& memory, int64_t group, int64_t column, int64_t columns,
+                        std::span<const int64_t> rows, uint8_t* scratch) const noexcept = 0;
+
+  size_t row_bytes() const { return align64(static_cast<size_t>(most_) * sizeof(int64_t)); }
+  void cut_outputs(int64_t chunk) {
+    chunk_ = std::min(chunk, outputs_);
+    chunks_ = parts_of(outputs_, chunk_);
+  }
+
+  ChosenBlockSpec s_;
+  RowIndex index_;
+  int64_t outputs_ = 0, each_ = 1, most_ = 1, chunk_ = 1, chunks_ = 1;
+};
+
+class ChosenFloats final : public ChosenRows {
+ public:
+  ChosenFloats(const FloatGemmOps& floats, const BlockGemmOps& blocks, const ChosenBlockFloats& s,
+               const BlockCut& cut)
+      : ChosenRows(s.rows, cut, BlockFloatProduct::kRows),
+        floats_(floats),
+        product_(floats, blocks, s.weights, cut, s.rows.groups * s.rows.y.sizes[1]) {
+    demand(s.rows.x.type == Type::f32 && s.rows.x.strides[0] % 4 == 0 && s.rows.x.offset % 4 == 0,
+           "rows of floats");
+    cut_outputs(BlockFloatProduct::kColumns);
+    product_.declare([&](const View& v) { reads(v); });
+  }
+
+  std::string name() const override { return name_of(&floats_); }
+  size_t scratch() const override { return row_bytes() + address_bytes() + product_.scratch(); }
+
+ private:
+  size_t address_bytes() const { return align64(2 * static_cast<size_t>(most_) * sizeof(void*)); }
+
+  void multiply(const Memory& memory, int64_t group, int64_t column, int64_t columns,
+                std::span<const int64_t> rows, uint8_t* scratch) const noexcept override {
+    auto* const a = reinterpret_cast<const float**>(scratch);
+    auto* const y = reinterpret_cast<float**>(scratch) + most_;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      a[i] = row_of<const float>(s_.x, memory, rows[i] / each_);
+      y[i] = row_of<float>(s_.y, memory, rows[i]) + column;
+    }
+    product_.multiply(memory, a, y, rows.size(), group * outputs_ + column, columns,
+                      scratch + address_bytes());
+  }
+
+  const FloatGemmOps& floats_;
+  BlockFloatProduct product_;
+};
+
+class ChosenCodes final : public ChosenRows {
+ public:
+  ChosenCodes(const BlockGemmOps& ops, const ChosenBlockCodes& s, const BlockCut& cut)
+      : ChosenRows(s.rows, cut, tuning::block_products::kMostRows),
+        ops_(ops),
+        x_scales_(s.x_scales),
+        w_(s.weights),
+        cut_(cut),
+        pitch_(ops, cut.row_bytes()) {
+    demand(s.rows.x.type == Type::i8, "codes with a sign");
+    demand_rows(x_scales_);
+    demand(x_scales_.type == Type::f32 && x_scales_.sizes[0] == s_.x.sizes[0] &&
+               x_scales_.sizes[1] == cut.x_blocks,
+           "a scale for each block");
+    w_.x_zeros.reset();
+    demand_block_weights(w_, cut, s_.groups * outputs_);
+    const auto together = static_cast<int64_t>(ops.panels) * kPanel;
+    cut_outputs(parts_of(kOutputs, together) * together);
+    reads(x_scales_);
+    for (const View* v : {&w_.weight, &w_.scales}) reads(*v);
+    for (const std::optional<View>* v : {&w_.zeros, &w_.minima, &w_.bias}) {
+      if (*v) reads(**v);
+    }
+  }
+
+  std::string name() const override { return name_of(&ops_); }
+  size_t scratch() const override { return row_bytes() + room_at(nullptr).second; }
+
+ private:
+  static constexpr int64_t kOutputs = 512;  // of an item: what laying rows out costs is shared by them
+
+  struct Room {
+    int8_t* codes;
+    int32_t* negatives;
+    float *scales, *y;
+    uint8_t* kernel;
+  };
+
+  // The parts of a scratch, and the bytes of all.
+  std::pair<Room, size_t> room_at(uint8_t* scratch) const {
+    const size_t rows = static_cast<size_t>(parts_of(most_, group())) * ops_.group;
+    size_t bytes = 0;
+    const auto take = [&](size_t size) {
+      uint8_t* const at = scratch == nullptr ? nullptr : scratch + bytes;
+      bytes += align64(size);
+      return at;
+    };
+    Room room;
+    room.codes = reinterpret_cast<int8_t*>(take(rows * static_cast<size_t>(cut_.row_bytes())));
+    room.negatives = reinterpret_cast<int32_t*>(take(rows * static_cast<size_t>(cut_.pieces) * 4));
+    room.scales = reinterpret_cast<float*>(take(rows * static_cast<size_t>(cut_.x_blocks) * 4));
+    room.y = reinterpret_cast<float*>(take(rows * static_cast<size_t>(chunk_) * 4));
+    room.kernel = take(ops_.scratch * static_cast<size_t>(cut_.units));
+    return {room, bytes};
+  }
+
+  int64_t group() const { return static_cast<int64_t>(ops_.group); }
+
+  void multiply(const Memory& memory, int64_t group, int64_t column, int64_t columns,
+                std::span<const int64_t> rows, uint8_t* scratch) const noexcept override {
+    const Room room = room_at(scratch).first;
+    for (int64_t i = 0; i < parts_of(static_cast<int64_t>(rows.size()), this->group()) * this->group(); ++i) {
+      const auto at = static_cast<size_t>(i);
+      at < rows.size() ? lay(memory, room, i, rows[at] / each_) : lay_nothing(room, i);
+    }
+    BlockGemm g = block_gemm_at(w_, cut_, memory, (group * outputs_ + column) / kPanel);
+    g.x = room.codes;
+    g.rows = rows.size();
+    g.negatives = room.negatives;
+    g.x_scales = room.scales;
+    g.y = room.y;
+    g.y_pitch = g.columns = static_cast<size_t>(columns);
+    g.scratch = room.kernel;
+    w_.bits == 4 ? ops_.multiply4(g) : ops_.multiply8(g);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      float* const to = row_of<float>(s_.y, memory, rows[i]) + column;
+      std::memcpy(to, room.y + i * g.columns, g.columns * sizeof *to);
+    }
+  }
+
+  int8_t* codes_of(const Room& room, int64_t i) const {
+    return room.codes + i / group() * cut_.row_bytes() * group() + i % group() * pitch_.row;
+  }
+  template <class T>
+  T* numbers_of(T* all, int64_t each, int64_t i) const {
+    return all + i / group() * each * group() + i % group();
+  }
+
+  void lay(const Memory& memory, const Room& room, int64_t i, int64_t row) const {
+    const auto* const x = row_of<const uint8_t>(s_.x, memory, row);
+    const auto* const from = row_of<const float>(x_scales_, memory, row);
+    float* const scales = numbers_of(room.scales, cut_.x_blocks, i);
+    int32_t* const negatives = numbers_of(room.negatives, cut_.pieces, i);
+    for (int64_t b = 0; b < cut_.x_blocks; ++b) scales[b * group()] = from[b];
+    for (int64_t p = 0; p < cut_.pieces; ++p) {
+      const int64_t first = p * cut_.piece * kUnit, end = std::min(first + cut_.piece * kUnit, cut_.k);
+      negatives[p * group()] = -lay_block_codes(x, first, end, false, codes_of(room, i), pitch_.four);
+    }
+  }
+
+  void lay_nothing(const Room& room, int64_t i) const {
+    lay_no_codes(cut_.row_bytes(), codes_of(room, i), pitch_.four);
+    float* const scales = numbers_of(room.scales, cut_.x_blocks, i);
+    int32_t* const negatives = numbers_of(room.negatives, cut_.pieces, i);
+    for (int64_t b = 0; b < cut_.x_blocks; ++b) scales[b * group()] = 0.0f;
+    for (int64_t p = 0; p < cut_.pieces; ++p) negatives[p * group()] = 0;
+  }
+
+  const BlockGemmOps& ops_;
+  View x_scales_;
+  BlockLinearSpec w_;
+  BlockCut cut_;
+  BlockRowPitch pitch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_chosen_block_codes(const BlockGemmOps& ops, const ChosenBlockCodes& spec,
+                                              const BlockCut& cut) {
+  return std::make_unique<ChosenCodes>(ops, spec, cut);
+}
+
+std::unique_ptr<Step> make_chosen_block_floats(const FloatGemmOps& floats, const BlockGemmOps& blocks,
+                                               const ChosenBlockFloats& spec, const BlockCut& cut) {
+  return std::make_unique<ChosenFloats>(floats, blocks, spec, cut);
+}
+
+}  // namespace intact

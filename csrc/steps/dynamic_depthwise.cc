@@ -1,0 +1,169 @@
+#include "steps/dynamic_depthwise.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/tuning.h"
+#include "kernels/registry.h"
+#include "steps/common/lines.h"
+
+namespace intact {
+namespace {
+
+constexpr int64_t kMostHop = int64_t{1} << 24, kMostWindow = int64_t{1} << 16;
+
+int64_t parts_of(int64_t n, int64_t part) { return n / part + (n % part != 0 ? 1 : 0); }
+
+// The scratch of one thread.
+struct Room {
+  const uint8_t** x;
+  float** y;
+  int32_t* starts;
+  float* scales;
+  uint8_t* zeros;
+};
+
+class DynamicDepthwiseStep final : public Step {
+ public:
+  DynamicDepthwiseStep(const DynamicDepthwiseOps& ops, const DynamicDepthwiseSpec& s)
+      : ops_(ops), s_(s), channels_(s.x.sizes[3]) {
+    check();
+    taps_ = s.kernel[0] * s.kernel[1];
+    pixels_ = s.y.sizes[1] * s.y.sizes[2];
+    const int64_t each = std::max<int64_t>(1, taps_ * channels_);
+    const int64_t wanted = static_cast<int64_t>(tuning::images::kDepthwiseProducts) / each;
+    rows_ = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, pixels_));
+    blocks_ = parts_of(pixels_, rows_);
+    for (const View* v : {&s.x, &s.x_scale, &s.weights, &s.sums, &s.scales}) reads(*v);
+    if (s.x_zero) reads(*s.x_zero);
+    if (s.bias) reads(*s.bias);
+    writes(s.y);
+  }
+
+  std::string name() const override { return name_of(&ops_); }
+  size_t items() const override { return static_cast<size_t>(s_.y.sizes[0] * blocks_); }
+  size_t scratch() const override { return room_at(nullptr).second; }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    const Room room = room_at(scratch).first;
+    prepare(memory, room);
+    DynamicDepthwise d{};
+    d.x = room.x;
+    d.taps = static_cast<size_t>(taps_);
+    d.channels = static_cast<size_t>(channels_);
+    d.weights = s_.weights.at<const int32_t>(memory);
+    d.starts = room.starts;
+    d.scales = room.scales;
+    if (s_.bias) d.bias = s_.bias->at<const float>(memory);
+    d.y = room.y;
+    for (auto item = static_cast<int64_t>(begin); item < static_cast<int64_t>(end); ++item) {
+      const int64_t image = item / blocks_, from = item % blocks_ * rows_;
+      const int64_t pixels = std::min(rows_, pixels_ - from);
+      for (int64_t i = 0; i < pixels; ++i) {
+        room.y[i] = pixel_of(memory, image, from + i);
+        point_to_taps(memory, room, image, from + i, room.x + i * taps_);
+      }
+      d.pixels = static_cast<size_t>(pixels);
+      s_.x.type == Type::u8 ? ops_.run_u8(d) : ops_.run_s8(d);
+    }
+  }
+
+ private:
+  void check() const {
+    const View &x = s_.x, &y = s_.y;
+    demand(x.rank == 4 && y.rank == 4 && x.sizes[0] == y.sizes[0] && x.sizes[3] == y.sizes[3],
+           "images make as many images of as many channels");
+    demand((x.type == Type::i8 || x.type == Type::u8) && y.type == Type::f32, "codes make floats");
+    elements_of(x);
+    elements_of(y);
+    demand(0 < channels_ && channels_ < kMostElements, "there are channels");
+    demand((channels_ < 2 || (x.strides[3] == 1 && y.strides[3] == 4)), "channels lie side by side");
+    for (int i = 0; i < 3; ++i)
+      demand(y.strides[i] % 4 == 0 && y.strides[i] >= 0 && y.offset % 4 == 0, "pixels are floats");
+    demand_vector(s_.x_scale, Type::f32, 1, "a scale for all of x");
+    demand(!s_.x_zero || x.type == Type::u8, "zero points of codes without a sign");
+    if (s_.x_zero) demand_vector(*s_.x_zero, Type::u8, 1, "a zero point for all of x");
+    for (const int64_t taps : s_.kernel) demand(0 < taps && taps <= kMostWindow, "a window has taps");
+    demand(s_.kernel[0] * s_.kernel[1] <= kMostWindow, "a window has too many taps");
+    for (size_t i = 0; i < 2; ++i) {
+      const int64_t stride = s_.strides[i], dilation = s_.dilations[i], size = x.sizes[i + 1];
+      demand(0 < stride && stride <= kMostHop && 0 < dilation && dilation <= kMostHop, "hops of windows");
+      demand(0 <= s_.pads[i] && s_.pads[i] <= (1 << 16) && size < kMostElements, "pads of windows");
+      const int64_t last = (y.sizes[i + 1] - 1) * stride + (s_.kernel[i] - 1) * dilation - s_.pads[i];
+      demand(y.sizes[i + 1] < kMostElements && last < size + (1 << 16), "windows reach beyond their pads");
+    }
+    const auto values = static_cast<size_t>(channels_);
+    demand_vector(s_.weights, Type::i32, values * static_cast<size_t>(s_.kernel[0] * s_.kernel[1]),
+                  "a weight for each tap and channel");
+    demand_vector(s_.sums, Type::i32, values, "a sum for each channel");
+    demand_vector(s_.scales, Type::f32, values, "a scale for each channel");
+    if (s_.bias) demand_vector(*s_.bias, Type::f32, values, "one number of a bias for each channel");
+  }
+
+  // The parts of a scratch, and the bytes of all.
+  std::pair<Room, size_t> room_at(uint8_t* scratch) const {
+    size_t bytes = 0;
+    const auto take = [&](int64_t size) {
+      uint8_t* const at = scratch == nullptr ? nullptr : scratch + bytes;
+      bytes += align64(static_cast<size_t>(size));
+      return at;
+    };
+    Room room;
+    room.x = reinterpret_cast<const uint8_t**>(take(rows_ * taps_ * static_cast<int64_t>(sizeof(void*))));
+    room.y = reinterpret_cast<float**>(take(rows_ * static_cast<int64_t>(sizeof(void*))));
+    room.starts = reinterpret_cast<int32_t*>(take(channels_ * 4));
+    room.scales = reinterpret_cast<float*>(take(channels_ * 4));
+    room.zeros = take(channels_);
+    return {room, bytes};
+  }
+
+  // What follows from the scale and the zero point of x.
+  void prepare(const Memory& memory, const Room& room) const {
+    const float scale = *s_.x_scale.at<float>(memory);
+    const uint32_t zero = s_.x_zero ? *s_.x_zero->at<uint8_t>(memory) : 0;
+    const auto* const sums = s_.sums.at<const int32_t>(memory);
+    const auto* const scales = s_.scales.at<const float>(memory);
+    for (int64_t c = 0; c < channels_; ++c) {
+      room.starts[c] = static_cast<int32_t>(0u - zero * static_cast<uint32_t>(sums[c]));
+      room.scales[c] = scale * scales[c];
+    }
+    std::memset(room.zeros, static_cast<int>(zero), static_cast<size_t>(channels_));
+  }
+
+  void point_to_taps(const Memory& memory, const Room& room, int64_t image, int64_t pixel,
+                     const uint8_t** to) const {
+    const View& x = s_.x;
+    const int64_t top = pixel / s_.y.sizes[2] * s_.strides[0] - s_.pads[0];
+    const int64_t left = pixel % s_.y.sizes[2] * s_.strides[1] - s_.pads[1];
+    const uint8_t* const from = x.at<uint8_t>(memory) + image * x.strides[0];
+    for (int64_t i = 0; i < s_.kernel[0]; ++i) {
+      const int64_t row = top + i * s_.dilations[0];
+      const bool is_inside = 0 <= row && row < x.sizes[1];
+      for (int64_t j = 0; j < s_.kernel[1]; ++j) {
+        const int64_t column = left + j * s_.dilations[1];
+        const bool is_there = is_inside && 0 <= column && column < x.sizes[2];
+        *to++ = is_there ? from + row * x.strides[1] + column * x.strides[2] : room.zeros;
+      }
+    }
+  }
+
+  float* pixel_of(const Memory& memory, int64_t image, int64_t pixel) const {
+    const View& y = s_.y;
+    const int64_t row = pixel / y.sizes[2], column = pixel % y.sizes[2];
+    const int64_t offset = image * y.strides[0] + row * y.strides[1] + column * y.strides[2];
+    return reinterpret_cast<float*>(y.at<uint8_t>(memory) + offset);
+  }
+
+  const DynamicDepthwiseOps& ops_;
+  DynamicDepthwiseSpec s_;
+  int64_t channels_, taps_ = 1, pixels_ = 0, rows_ = 1, blocks_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_dynamic_depthwise(const DynamicDepthwiseOps& ops,
+                                             const DynamicDepthwiseSpec& spec) {
+  return std::make_unique<DynamicDepthwiseStep>(ops, spec);
+}
+
+}  // namespace intact

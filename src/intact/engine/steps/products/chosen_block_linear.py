@@ -1,0 +1,125 @@
+"""Product with weights in blocks, of which each row has the matrices that indices choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.steps.base.block_constants import block_weights, check_block_constants
+from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.indices import check_rows
+from intact.engine.steps.base.run import Run
+from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.step import Step
+from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Const, Operand, Read, Write
+from intact.engine.steps.products.block_linear import misfit
+from intact.engine.steps.products.float_linear import check_bias
+
+PANEL = 16
+"""Outputs that kernels multiply together: those of a group are a multiple."""
+
+
+@dataclass(frozen=True)
+class ChosenBlockLinear(Step):
+    """Multiplies rows x [..., in] by the matrices that indices choose: y float32 [n, out / groups].
+
+    What `BlockLinear` (N69), or of floats `BlockFloatLinear` (N51), with all matrices makes, of which a row
+    keeps the outputs of those that it chooses: the experts of a transformer.
+
+    Attributes:
+        x: int8 codes, or floats.
+        index: int32 or int64 [n, 1], as many for each row of x. Negative ones count from the end; what is out
+            of range is an error.
+        weight, scales, inputs, bits, block, zero_points, minima: The weights, as `BlockConstants` says; the
+            rows of the first matrix, then those of the next.
+        groups: How many matrices there are; each has a multiple of 16 outputs.
+        x_scales: float32 without axes, or [..., blocks]; "" where x are floats.
+        x_block: Elements along `in` of a block of codes; 0 where x are floats.
+    """
+
+    kind = "chosen_block_linear"
+    x: Read
+    index: Operand
+    y: Write
+    weight: Annotated[str, Const("uint8", 2)]
+    scales: Annotated[str, Const("float32", 2)]
+    inputs: int
+    bits: int
+    block: int
+    groups: int
+    x_scales: Operand = ""
+    x_block: int = 0
+    zero_points: Annotated[str, Const("uint8", 2)] = ""
+    minima: Annotated[str, Const("float32", 2)] = ""
+    bias: Annotated[str, Const("float32", 1)] = ""
+
+    def check(self, checker: Checker) -> None:
+        check_block_constants(self, checker)
+        outputs = checker.sizes(self.weight)[0]
+        check_bias(checker, self.bias, outputs)
+        is_whole = self.groups > 0 and outputs % self.groups == 0 and outputs // self.groups % PANEL == 0
+        checker.that(is_whole, f"{self.groups} groups of {outputs} outputs", f"multiples of {PANEL} of each")
+        ranks = checker.rank(self.index, self.y)
+        checker.that(set(ranks) == {2}, ranks, "matrices")
+        checker.index(self.index)
+        checker.floats(self.y)
+        if self.x_scales:
+            dtype, rank = checker.dtype(self.x), checker.rank(self.x)
+            checker.that(dtype == "int8", dtype, "int8")
+            checker.floats(self.x_scales)
+            checker.that(checker.rank(self.x_scales) in ((0,), rank), self.x_scales, "a range for each block")
+            checker.that(self.x_block > 0, self.x_block, "blocks of elements")
+        else:
+            checker.floats(self.x)
+            checker.that(self.x_block == 0, self.x_block, "no blocks of floats")
+        why = misfit(self.inputs, self.block, self.x_block or self.inputs)
+        checker.that(not why, why, "blocks that kernels multiply")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        x, index = sizes.of(self.x), sizes.of(self.index)
+        if x[-1] != self.inputs:
+            raise mismatch(self.x, f"{x[-1]} columns", f"{self.inputs}, as its weight has")
+        if self.x_scales:
+            ranges = (*x[:-1], -(-self.inputs // self.x_block))
+            if sizes.of(self.x_scales) not in ((), ranges):
+                raise mismatch(self.x_scales, str(sizes.of(self.x_scales)), f"{ranges}, a range for each block")
+        rows = prod(x[:-1])
+        if index[1] != 1 or (index[0] % rows if rows else index[0]):
+            raise mismatch(self.index, f"shape {index}", f"as many single indices for each of {rows} rows")
+        return index[0], sizes.of(self.weight)[0] // self.groups
+
+    def evaluate(self, run: Run) -> None:
+        x, index = run.array(self.x), run.array(self.index).reshape(-1)
+        self.check_index(index, x.shape, f"tensor '{self.index}'")
+        rows = x.reshape(-1, self.inputs)
+        weights, bias = block_weights(self, run), run.array(self.bias) if self.bias else None
+        if self.x_scales:
+            ranges = (len(rows), -(-self.inputs // self.x_block))
+            scales = run.array(self.x_scales)
+            spread = np.broadcast_to(scales if scales.ndim == 0 else scales.reshape(ranges), ranges)
+            activations = numerics.DynamicActivations(rows, spread, None, self.x_block)
+            y = numerics.block_product(activations, weights, bias)
+        else:
+            matrix = np.ascontiguousarray(numerics.dequantize_blocks(weights).T)
+            y = numerics.float_product(rows, matrix, bias)
+        each = index.size // len(rows) if len(rows) else 1
+        parts = y.reshape(len(rows), self.groups, y.shape[1] // self.groups)
+        run.bind(self.y, parts[np.arange(index.size) // each, index])
+
+    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
+        """Refuse indices of matrices that are not there; `shape` is that of x.
+
+        Raises:
+            QuantValueError: One is out of range; names `where`.
+        """
+        check_rows(index, self.groups, where)
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        return prod(shape_of(self.y)) * self.inputs
