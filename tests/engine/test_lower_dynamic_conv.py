@@ -14,11 +14,12 @@ from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
+from intact.engine.steps import DynamicConv, Tensor
 from intact.errors import QuantValueError
 from intact.graph import Session
 from intact.kernels import kernel_list
 
-MULTIPLY = [k.name for k in kernel_list() if k.family == "block_gemm" and k.available]
+MULTIPLY = [k.name for k in kernel_list() if k.family in ("block_gemm", "dynamic_depthwise") and k.available]
 
 
 def conv_model(
@@ -113,10 +114,49 @@ def test_sequences(attributes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kernel", MULTIPLY)
-@pytest.mark.parametrize("options", [{}, {"group": 3, "outputs": 9}, {"dtype": "int8", "kernel": (1, 1)}])
+@pytest.mark.parametrize("options", [
+    {}, {"group": 3, "outputs": 9}, {"dtype": "int8", "kernel": (1, 1)},
+    {"group": 6, "outputs": 6, "pads": [1, 1, 1, 1]},
+    {"channels": 37, "outputs": 37, "group": 37, "kernel": (2, 3), "dtype": "int8", "weight_zero": None},
+])  # fmt: skip
 def test_every_kernel(kernel: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
-    check(conv_model(np.random.default_rng(8), **options), (1, 6, 3, 4), (2, 6, 13, 12))
+    channels = options.get("channels", 6)
+    check(conv_model(np.random.default_rng(8), **options), (1, channels, 3, 4), (2, channels, 13, 12))
+
+
+@pytest.mark.parametrize("attributes", [
+    {"pads": [1, 1, 1, 1], "strides": [2, 2]}, {"kernel": (5, 2), "dilations": [2, 3], "pads": [4, 0, 3, 9]},
+    {"per_channel": True, "weight_zero": None, "bias": False},
+])  # fmt: skip
+@pytest.mark.parametrize("channels", [1, 16, 50])
+def test_one_channel_in_each_group(channels: int, attributes: dict[str, Any]) -> None:
+    options = {"channels": channels, "outputs": channels, "group": channels, **attributes}
+    model = conv_model(np.random.default_rng(channels), **options)
+    plan = check(model, (1, channels, 9, 9), (2, channels, 40, 17))
+    assert [step.kind for step in plan.steps] == ["dynamic_quantize", "dynamic_conv"]
+    x = np.ones((1, channels, 9, 9), np.float32)
+    (timing,) = (t for t in Engine(plan).profile({"x": x}, runs=1).timings if t.kind == "dynamic_conv")
+    assert any("dynamic_depthwise" in kernel for kernel in timing.kernels)
+
+
+@pytest.mark.parametrize("groups", [1, 5])
+def test_codes_with_a_sign(groups: int) -> None:
+    rng = np.random.default_rng(groups)
+    constants = {
+        "w": rng.integers(0, 256, (5, 3, 3, 5 // groups), np.uint8),
+        "ws": rng.uniform(0.01, 0.02, 5).astype(np.float32),
+        "wz": rng.integers(0, 256, 5, np.uint8),
+    }
+    step = DynamicConv(
+        "conv", ("conv",), "x", "s", "y", "w", "ws", zero_points="wz", pads=(1, 1, 1, 1), groups=groups
+    )
+    tensors = [
+        Tensor("x", "int8", (2, 5, 6, 7)), Tensor("s", "float32", ()), Tensor("y", "float32", (2, 5, 6, 7)),
+    ]  # fmt: skip
+    plan = Plan((step,), {tensor.name: tensor for tensor in tensors}, constants, ("x", "s"), ("y",))
+    feeds = {"x": rng.integers(-128, 128, (2, 5, 6, 7)).astype(np.int8), "s": np.array(0.3, np.float32)}
+    np.testing.assert_array_equal(Engine(plan).run(feeds)["y"], evaluate(plan, feeds)["y"])
 
 
 def test_scales_of_channels_and_operands_in_either_order() -> None:

@@ -10,6 +10,7 @@ from onnx_ir import Graph, Model, Node, Value
 
 from intact.graph import pipelines
 from intact.graph.core.build import Inserter, Namer, new_constant, replace, take_place
+from intact.graph.core.check_tensors import UNKNOWN_SIZE
 from intact.graph.core.common_subexpressions import merge_common_subexpressions
 from intact.graph.core.constants import Constants, evaluate_call
 from intact.graph.core.edit import (
@@ -90,6 +91,7 @@ from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, 
 from intact.graph.rewrites.widen_float16 import widen_float16
 
 __all__ = [
+    "UNKNOWN_SIZE",
     "BlockTable",
     "BoundInputs",
     "Branch",

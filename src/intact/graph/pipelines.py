@@ -15,6 +15,7 @@ from intact.graph.infer.data_dependent_shapes import forget_sizes_of_outputs, fo
 from intact.graph.qdq.batchnorm import BATCHNORM as BATCHNORM
 from intact.graph.qdq.code_bounds import CODE_BOUNDS
 from intact.graph.qdq.contrib_pairs import CONTRIB_PAIRS
+from intact.graph.qdq.gathered_codes import GATHERED_CODES
 from intact.graph.qdq.int4_codes import FOUR_BITS as FOUR_BITS
 from intact.graph.qdq.integer_layers import INT8_WEIGHTS, INTEGER
 from intact.graph.qdq.qoperators import QOPERATORS
@@ -54,7 +55,7 @@ PRUNE = silent("drop what nobody reads", prune)
 
 NORMALIZE: tuple[Stage, ...] = (
     silent("write out functions once more", INLINE), CONSTANTS_FIRST, *CONTRIB_PAIRS, QOPERATORS, INTEGER,
-    CODE_BOUNDS, WEIGHT_MOVES, INT8_WEIGHTS,
+    CODE_BOUNDS, GATHERED_CODES, WEIGHT_MOVES, INT8_WEIGHTS,
 )  # fmt: skip
 """A quantized file in Q/DQ form: no operator on codes, no pair of ONNX Runtime's, weights as int8.
 

@@ -79,7 +79,8 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 
 __all__ = [
     "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockFloatLinear", "BlockGather", "BlockLinear",
-    "CachedAttention", "Call", "ChosenBlockLinear", "ChosenLinear", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum",
+    "CachedAttention", "Call", "ChosenBlockLinear", "ChosenLinear", "Clip", "Codes", "Concat", "Conv",
+    "ConvTranspose", "CumSum",
     "Dequantize", "Dim", "DynamicConv", "DynamicQuantize", "DynamicRecurrent", "Elementwise", "Epilogue",
     "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear",
     "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows", "GridSample",

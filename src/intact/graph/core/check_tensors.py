@@ -59,13 +59,33 @@ def check_value(info: onnx.ValueInfoProto, at: str) -> None:
     element_count([d.dim_value for d in tensor.shape.dim if d.HasField("dim_value")], where)
 
 
-def free_negative(proto: onnx.ModelProto) -> None:
-    """Take the size -1 of an input, output or inner value for "any size", in place: exporters wrote it so."""
+def free_sizes(proto: onnx.ModelProto) -> None:
+    """Take the size -1 of an input, output or inner value for "any size", in place: exporters wrote it so.
+
+    What ONNX's inference said of inner values by names that it gave out is dropped where it infers it anew,
+    else these names are: the next inference gives them to other sizes.
+    """
     for info in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         if info.type.HasField("tensor_type"):
             for dim in info.type.tensor_type.shape.dim:
                 if dim.HasField("dim_value") and dim.dim_value == -1:
                     dim.Clear()
+    domains = {name: node.domain for node in proto.graph.node for name in node.output}
+    kept = []
+    for info in proto.graph.value_info:
+        unknown = [d for d in info.type.tensor_type.shape.dim if d.dim_param.startswith(UNKNOWN_SIZE)]
+        if not unknown or domains.get(info.name, "") not in ("", "ai.onnx"):
+            kept.append(info)
+        for dim in unknown:
+            dim.Clear()
+    if len(kept) < len(proto.graph.value_info):
+        infos = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in kept]
+        del proto.graph.value_info[:]
+        proto.graph.value_info.extend(infos)
+
+
+UNKNOWN_SIZE = "unk__"
+"""What ONNX's inference begins the name of a size with that it cannot tell."""
 
 
 def byte_size(tensor: onnx.TensorProto) -> int:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
-from intact.graph.core.check_tensors import free_negative
+from intact.graph.core.check_tensors import free_sizes
 from intact.graph.core.edit import free_weights
 from intact.graph.core.error_text import first_line, root, unreadable
 from intact.graph.core.proto import all_nodes, from_proto
@@ -179,7 +179,7 @@ def _check_message(state: Loading) -> None:
 
 def _free_sizes(state: Loading) -> None:
     assert state.proto is not None
-    free_negative(state.proto)
+    free_sizes(state.proto)
 
 
 def _convert_message(state: Loading) -> None:

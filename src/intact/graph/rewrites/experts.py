@@ -162,9 +162,7 @@ def _chosen(write: Writer, product: _Product, rows: ir.Value, index: ir.Value) -
     return write("GatherND", write("Reshape", product.write(write, rows), sizes), index, batch_dims=1)
 
 
-def _activate(
-    write: Writer, form: ops.MoE, x: ir.Value, values: ir.Value | None, inner: int
-) -> ir.Value:
+def _activate(write: Writer, form: ops.MoE, x: ir.Value, values: ir.Value | None, inner: int) -> ir.Value:
     """Write the activation of [rows, k, outputs]."""
     match form.activation_type:
         case "relu":

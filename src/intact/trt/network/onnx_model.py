@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower import fold_sizes
 from intact.errors import IntactError
-from intact.graph import Composer, Session
+from intact.graph import UNKNOWN_SIZE, Composer, Session
 from intact.trt import layers as kinds
 from intact.trt.base.enums import DataType, dtype_of, storage_type
 from intact.trt.base.itensor import ITensor, Sizes
@@ -224,4 +224,4 @@ def _is_unknown(size: int | str | None) -> bool:
     """Return whether ONNX's inference could not tell a size, which it then leaves out or gives a name of its
     own.
     """
-    return size is None or (isinstance(size, str) and size.startswith("unk__"))
+    return size is None or (isinstance(size, str) and size.startswith(UNKNOWN_SIZE))

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.lower.passes.layer_sizes import Sizes, layer_sizes
 from intact.engine.steps import Dim
 from intact.engine.steps.base.dims import expression, is_never_negative
 from intact.errors import FileFormatError
 from intact.graph import (
     DOUBTFUL,
+    UNKNOWN_SIZE,
     Model,
     Node,
     Note,
@@ -25,12 +27,10 @@ from intact.graph import (
 
 Size = Dim | None
 """A size, its name, or nothing where nobody knows it before a run."""
-Sizes = list[Size]
 
 _INTEGERS = ("INT64", "INT32")
 _MOST_NUMBERS = 64  # in a vector of sizes that ConstantOfShape fills
 _MOST_WALKS = 4  # through a graph: each tells sizes behind operators that ONNX's inference alone knows
-_UNKNOWN = "unk__"  # how ONNX's inference calls a size that it cannot tell
 
 
 def fold_sizes(model: Model) -> list[Note]:
@@ -78,19 +78,19 @@ class _Walk:
 
     def visit(self, node: Node) -> None:
         """Derive the sizes and values of a node's outputs from those of its inputs."""
-        if node.domain or not node.outputs:
+        if not node.outputs:
             return
         value = node.outputs[0]
-        if value in self.constants:
+        if value in self.constants and not node.domain:
             self._measure_constant(value)
             return
-        if (arithmetic := _NUMBERS.get(node.op_type)) is not None:
+        if not node.domain and (arithmetic := _NUMBERS.get(node.op_type)) is not None:
             self._compute(node, value, arithmetic)
-        rule = _SHAPES.get(node.op_type)
         declared = self._sizes_in_graph(value)
-        if rule is None or (declared is not None and None not in declared):
+        if declared is not None and None not in declared:
             return
-        sizes = rule(self, node)
+        rule = None if node.domain else _SHAPES.get(node.op_type)
+        sizes = layer_sizes(node, self.shape) if rule is None else rule(self, node)
         if sizes is None or (declared is not None and len(declared) != len(sizes)):
             return
         merged = [a if b is None else b for a, b in zip(sizes, declared or sizes, strict=True)]
@@ -145,7 +145,7 @@ class _Walk:
             return None
         if DOUBTFUL in value.meta:
             return [n if isinstance(n, int) else None for n in sizes]
-        return [None if str(n).startswith(_UNKNOWN) and n not in self._free else n for n in sizes]
+        return [None if str(n).startswith(UNKNOWN_SIZE) and n not in self._free else n for n in sizes]
 
 
 def _sizes(value: Value) -> Sizes | None:
@@ -333,23 +333,6 @@ def _missing_size(sizes: Sizes, targets: Sizes) -> Size:
     return compute_size("/", left, part)
 
 
-def _conv_shape(walk: _Walk, node: Node) -> Sizes | None:
-    """Return sizes with as many axes as the kernel has, however little is known of the input."""
-    x, w = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
-    if w is None or len(w) < 3 or (x is not None and len(x) != len(w)):
-        return None
-    x = x or [None] * len(w)
-    return [x[0], w[0], *ops.Conv.of(node).positions(x[2:], w[2:])]
-
-
-def _pool_shape(walk: _Walk, node: Node) -> Sizes | None:
-    x = walk.shape(node.inputs[0])
-    form = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
-    if x is None or form.ceil_mode or len(x) != 2 + len(form.kernel_shape):
-        return None
-    return [*x[:2], *form.positions(x[2:], form.kernel_shape)]
-
-
 def _resize_shape(walk: _Walk, node: Node) -> Sizes | None:
     x = walk.shape(node.inputs[0])
     scales = walk.constants(node.inputs[2]) if len(node.inputs) > 2 else None
@@ -479,15 +462,12 @@ _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
         ("Cast", "Clip", "DequantizeLinear", "Erf", "Gelu", "HardSwish", "Identity", "LayerNormalization",
          "Not", "QuantizeLinear", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"), _like_first,
     ),
-    "AveragePool": _pool_shape,
     "Concat": _concat_shape,
     "ConstantOfShape": lambda walk, node: walk.content(node.inputs[0]),
-    "Conv": _conv_shape,
     "Expand": _expand_shape,
     "Flatten": _flatten_shape,
     "Gather": _gather_shape,
     "MatMul": _product,
-    "MaxPool": _pool_shape,
     "Range": _range_shape,
     "Reshape": _reshape_shape,
     "Resize": _resize_shape,

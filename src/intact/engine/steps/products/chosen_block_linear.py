@@ -89,7 +89,9 @@ class ChosenBlockLinear(Step):
         if self.x_scales:
             ranges = (*x[:-1], -(-self.inputs // self.x_block))
             if sizes.of(self.x_scales) not in ((), ranges):
-                raise mismatch(self.x_scales, str(sizes.of(self.x_scales)), f"{ranges}, a range for each block")
+                raise mismatch(
+                    self.x_scales, str(sizes.of(self.x_scales)), f"{ranges}, a range for each block"
+                )
         rows = prod(x[:-1])
         if index[1] != 1 or (index[0] % rows if rows else index[0]):
             raise mismatch(self.index, f"shape {index}", f"as many single indices for each of {rows} rows")
