@@ -52,6 +52,7 @@ from intact.graph.infer.branches import Branch, branches_of, deciding_inputs, gr
 from intact.graph.infer.custom_operators import register_operator
 from intact.graph.infer.data_dependent_shapes import find_data_dependent_shapes, size_inputs
 from intact.graph.infer.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
+from intact.graph.infer.layer_sizes import layer_sizes
 from intact.graph.infer.specialize import specialize
 from intact.graph.infer.unknown_operators import ForeignNode, rename_foreign
 from intact.graph.ops.attributes import subgraphs
@@ -92,6 +93,7 @@ from intact.graph.rewrites.widen_float16 import widen_float16
 
 __all__ = [
     "UNKNOWN_SIZE",
+    "layer_sizes",
     "BlockTable",
     "BoundInputs",
     "Branch",

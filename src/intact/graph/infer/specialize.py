@@ -20,6 +20,7 @@ from intact.graph.core.quantization_view import is_op
 from intact.graph.core.scene import Scene
 from intact.graph.core.without_weights import SMALL, say_onesided
 from intact.graph.infer.ceil_mode_pools import POOLS, RIGHT_OPSET
+from intact.graph.infer.layer_sizes import Sizes, layer_sizes
 
 _REFUSALS = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError)
 """Exceptions of ONNX's inference: sizes that do not fit, attributes that are missing."""
@@ -186,7 +187,8 @@ class _Walk:
         try:
             schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
         except onnx.defs.SchemaError:
-            return {}
+            sizes = layer_sizes(node, _declared_sizes)
+            return {} if sizes is None else {node.outputs[0].name or "": ir.Shape(sizes)}
         types, data = {}, {}
         for value in node.inputs:
             if value is None or not value.name:
@@ -250,6 +252,12 @@ def _measure_shape(node: ir.Node) -> NDArray[Any] | None:
         return np.asarray(math.prod(sizes), np.int64)
     form = ops.Shape.of(node)
     return np.asarray(sizes[form.start : form.end], np.int64)
+
+
+def _declared_sizes(value: ir.Value | None) -> Sizes | None:
+    if value is None or value.shape is None:
+        return None
+    return [dim if isinstance(dim, int) else dim.value for dim in value.shape]
 
 
 def _shape_in(type_: onnx.TypeProto) -> ir.Shape | None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.passes.layer_sizes import Sizes, layer_sizes
 from intact.engine.steps import Dim
 from intact.engine.steps.base.dims import expression, is_never_negative
 from intact.errors import FileFormatError
@@ -20,6 +19,7 @@ from intact.graph import (
     Scene,
     Value,
     forget_doubtful_names,
+    layer_sizes,
     ops,
     refresh_shapes,
     set_shape,
@@ -27,6 +27,7 @@ from intact.graph import (
 
 Size = Dim | None
 """A size, its name, or nothing where nobody knows it before a run."""
+Sizes = list[Size]
 
 _INTEGERS = ("INT64", "INT32")
 _MOST_NUMBERS = 64  # in a vector of sizes that ConstantOfShape fills
@@ -453,6 +454,11 @@ def _range_shape(walk: _Walk, node: Node) -> Sizes | None:
     return [count if count is not None and is_never_negative(count) else compute_size("max", count, 0)]
 
 
+def _tile_shape(walk: _Walk, node: Node) -> Sizes | None:
+    pairs = _pairs(walk.shape(node.inputs[0]) or [], walk.content(node.inputs[1]) or [])
+    return None if pairs is None else [compute_size("*", size, count) for size, count in pairs]
+
+
 _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
     **dict.fromkeys(
         ("Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min",
@@ -473,6 +479,7 @@ _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
     "Resize": _resize_shape,
     "Slice": _slice_shape,
     "Squeeze": _squeeze_shape,
+    "Tile": _tile_shape,
     "Transpose": _transpose_shape,
     "Unsqueeze": _unsqueeze_shape,
 }  # fmt: skip

@@ -1,18 +1,19 @@
-"""Sizes of what layers make: convolutions, pools, and products of codes that ONNX does not know."""
+"""Sizes of what operators make: those that ONNX does not know, and by names that its inference drops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from intact.engine.steps import Dim
-from intact.graph import Node, Value, ops
+import onnx_ir as ir
 
-Sizes = list[Dim | None]
+from intact.graph import ops
+
+Sizes = list[int | str | None]
 """Sizes, their names, or nothing where nobody knows them before a run."""
-Look = Callable[[Value | None], Sizes | None]
+Look = Callable[[ir.Value | None], Sizes | None]
 
 
-def layer_sizes(node: Node, shape_of: Look) -> Sizes | None:
+def layer_sizes(node: ir.Node, shape_of: Look) -> Sizes | None:
     """Return the sizes of the first output of a layer; None where they are not known.
 
     Args:
@@ -23,28 +24,28 @@ def layer_sizes(node: Node, shape_of: Look) -> Sizes | None:
     return None if rule is None else rule(node, shape_of)
 
 
-def _like_first(node: Node, shape_of: Look) -> Sizes | None:
+def _like_first(node: ir.Node, shape_of: Look) -> Sizes | None:
     return shape_of(node.inputs[0])
 
 
-def _times_matrix(node: Node, shape_of: Look) -> Sizes | None:
+def _times_matrix(node: ir.Node, shape_of: Look) -> Sizes | None:
     """Return the sizes of rows times a matrix."""
     x, matrix = shape_of(node.inputs[0]), shape_of(node.inputs[1])
     return None if not x or matrix is None or len(matrix) != 2 else [*x[:-1], matrix[1]]
 
 
-def _times_columns(node: Node, shape_of: Look) -> Sizes | None:
+def _times_columns(node: ir.Node, shape_of: Look) -> Sizes | None:
     x = shape_of(node.inputs[0])
     return [*x[:-1], ops.MatMulNBits.of(node).N] if x else None
 
 
-def _times_rows(node: Node, shape_of: Look) -> Sizes | None:
+def _times_rows(node: ir.Node, shape_of: Look) -> Sizes | None:
     """Return the sizes of rows times the weights of INTact's operator, a row for each output."""
     x, codes = shape_of(node.inputs[0]), shape_of(node.inputs[1])
     return None if not x or not codes else [*x[:-1], codes[0]]
 
 
-def _convolve(node: Node, shape_of: Look) -> Sizes | None:
+def _convolve(node: ir.Node, shape_of: Look) -> Sizes | None:
     """Return sizes with as many axes as the kernel has, however little is known of the input."""
     x, w = shape_of(node.inputs[0]), shape_of(node.inputs[1])
     if w is None or len(w) < 3 or (x is not None and len(x) != len(w)):
@@ -53,7 +54,7 @@ def _convolve(node: Node, shape_of: Look) -> Sizes | None:
     return [x[0], w[0], *ops.Conv.of(node).positions(x[2:], w[2:])]
 
 
-def _pool(node: Node, shape_of: Look) -> Sizes | None:
+def _pool(node: ir.Node, shape_of: Look) -> Sizes | None:
     x = shape_of(node.inputs[0])
     form = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
     if x is None or form.ceil_mode or len(x) != 2 + len(form.kernel_shape):
@@ -61,11 +62,20 @@ def _pool(node: Node, shape_of: Look) -> Sizes | None:
     return [*x[:2], *form.positions(x[2:], form.kernel_shape)]
 
 
-_RULES: dict[tuple[str, str], Callable[[Node, Look], Sizes | None]] = {
+def _rows_of_tuples(node: ir.Node, shape_of: Look) -> Sizes | None:
+    """Return the sizes of a GatherND without a batch: those of the tuples, then those of what each finds."""
+    x, tuples = shape_of(node.inputs[0]), shape_of(node.inputs[1])
+    if x is None or not tuples or not isinstance(tuples[-1], int) or ops.GatherND.of(node).batch_dims:
+        return None
+    return [*tuples[:-1], *x[tuples[-1] :]]
+
+
+_RULES: dict[tuple[str, str], Callable[[ir.Node, Look], Sizes | None]] = {
     ("", "AveragePool"): _pool,
     ("", "Conv"): _convolve,
     ("", "ConvInteger"): _convolve,
     ("", "DynamicQuantizeLinear"): _like_first,
+    ("", "GatherND"): _rows_of_tuples,
     ("", "MatMulInteger"): _times_matrix,
     ("", "MaxPool"): _pool,
     (ops.BlockLinear.domain, "BlockLinear"): _times_rows,
