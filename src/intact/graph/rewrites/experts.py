@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from intact.graph import ops
 from intact.graph.core.build import Writer
-from intact.graph.core.edit import rank_of
+from intact.graph.core.edit import last_size, rank_of
 from intact.graph.rewrites.activations import write_swish, write_tanh_gelu
 from intact.graph.rewrites.contrib_attention import Inputs
 from intact.numerics import BlockWeights, dequantize_blocks, join_stream, split_fields
@@ -80,8 +80,8 @@ def quantized_experts(
     products = []
     for at, own in enumerate(_bits_of(form)):
         codes, scales, bias = inputs[2 + 3 * at : 5 + 3 * at]
-        weights = _block_weights(codes, scales, inputs[11 + at], own, form.block_size)
-        products.append(_code_product(form, weights, bias, floats))
+        blocks = _block_weights(codes, scales, inputs[11 + at], own, form.block_size)
+        products.append(_code_product(form, blocks, bias, floats))
     if not _is_known(form, inputs, products, given=(inputs[2], inputs[5], inputs[8])):
         return None
     logits, router = inputs[1], inputs[14]
@@ -116,13 +116,12 @@ def _is_known(
         return False
     if form.use_sparse_mixer or form.swiglu_limit_after_activation or not 1 <= form.k <= first.experts:
         return False
-    inner = first.outputs // 2 if fused else first.outputs
-    sizes = [(first.experts, second.outputs, inner * (2 if fused else 1))]
-    sizes += [] if third is None else [(third.experts, third.inputs, third.outputs)]
-    expected = first.experts, first.inputs, first.outputs
-    return all(size == expected for size in sizes) and (second.experts, second.inputs) == (
-        first.experts, inner
-    )  # fmt: skip
+    parts = 2 if fused else 1
+    count, hidden, inner = first.experts, first.inputs, first.outputs // parts
+    fits = (second.experts, second.outputs, second.inputs) == (count, hidden, inner)
+    fits &= third is None or (third.experts, third.outputs, third.inputs) == (count, inner, hidden)
+    fits &= last_size(x) in (None, hidden) and last_size(logits) in (None, count)
+    return fits and first.outputs == inner * parts
 
 
 def _top_k(write: Writer, scores: ir.Value, k: int) -> tuple[ir.Value, ir.Value]:
