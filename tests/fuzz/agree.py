@@ -22,7 +22,9 @@ _MOVES = frozenset({"reshape", "transpose", "slice", "gather", "pad", "resize", 
 _REALS = frozenset({"layer_norm", "softmax", "function", "binary", "recurrent", "reduce", "quantize"})
 """Steps of floats: N33 speaks of sums, and a norm of nearly equal numbers magnifies the last bits."""
 
-_DYNAMIC = frozenset({"block_linear", "dynamic_conv", "dynamic_quantize", "dynamic_recurrent"})
+_DYNAMIC = frozenset(
+    {"block_linear", "chosen_block_linear", "dynamic_conv", "dynamic_quantize", "dynamic_recurrent"}
+)
 """Steps whose ranges show the last bits of what they read: nothing is compared behind them."""
 
 

@@ -270,6 +270,17 @@ def test_codes_are_quantized_again_from_their_floats() -> None:
     assert np.vdot(got, want) / np.linalg.norm(got) / np.linalg.norm(want) > 0.99
 
 
+def test_float_experts_get_weights_in_blocks() -> None:
+    mixture = Mixture("MoE", **SWIGLU)
+    options = {"weights": "int4", "block": 32, "activations": "dynamic-int8"}
+    quantized = intact.quantize(mixture.model(), progress=False, **options)
+    plan = lower(quantized.model)
+    assert [step.kind for step in plan.steps].count("chosen_block_linear") == 2
+    got, want = Engine(plan).run(mixture.feeds)["y"], mixture.formula()
+    np.testing.assert_array_equal(got, evaluate(plan, mixture.feeds)["y"])
+    assert np.vdot(got, want) / np.linalg.norm(got) / np.linalg.norm(want) > 0.98
+
+
 @pytest.mark.parametrize("change", [
     {"quant_type": "fp4"}, {"use_sparse_mixer": 1}, {"k": 7}, {"k": 0}, {"block_size": 24},
     {"activation_type": "geglu"}, {"weights_prepacked": 1}, {"swiglu_limit_after_activation": 1},

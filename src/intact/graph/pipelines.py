@@ -23,7 +23,9 @@ from intact.graph.qdq.strip_qdq import strip_dynamic
 from intact.graph.qdq.weight_moves import move_stored_weights
 from intact.graph.rewrites.decompose_attention import ATTENTION
 from intact.graph.rewrites.decompose_contrib import (
-    FLOAT_EXPERTS,
+    FLOAT_EXPERTS as FLOAT_EXPERTS,
+)
+from intact.graph.rewrites.decompose_contrib import (
     FUSED,
     FUSED_ATTENTION_BESIDE_CACHES,
     require_portable,

@@ -140,7 +140,9 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
     settings.check_operator()
     settings.check_data(data)
     model = graph.load(source)
-    graph.run_stages(model, (pipelines.INLINE, pipelines.LIFT_CONSTANTS, pipelines.PRUNE))
+    graph.run_stages(
+        model, (pipelines.INLINE, pipelines.LIFT_CONSTANTS, pipelines.FLOAT_EXPERTS, pipelines.PRUNE)
+    )
     if settings.file_operator == "DequantizeLinear":
         graph.upgrade_opset(model, QDQ_OPSET)
     layers, reasons = find_linear_layers(model, settings.include, settings.exclude)
