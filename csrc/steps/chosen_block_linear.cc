@@ -15,8 +15,8 @@ constexpr auto kUnit = static_cast<int64_t>(kBlockUnit), kPanel = static_cast<in
 
 int64_t parts_of(int64_t n, int64_t part) { return n / part + (n % part != 0 ? 1 : 0); }
 
-// An item is a group and some of its outputs. It finds the rows that chose the group and multiplies so many of
-// them at a time as its scratch has room for.
+// An item is a group and some of its outputs. It finds the rows that chose the group and multiplies so many
+// of them at a time as its scratch has room for.
 class ChosenRows : public Step {
  public:
   ChosenRows(const ChosenBlockSpec& s, const BlockCut& cut, int64_t most_rows)

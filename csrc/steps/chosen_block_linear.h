@@ -1,5 +1,5 @@
-// Rows times the block weights that indices choose: the experts of a transformer. Of codes it is N69, of floats
-// N67 and N51.
+// Rows times the block weights that indices choose: the experts of a transformer. Of codes it is N69, of
+// floats N67 and N51.
 #pragma once
 
 #include "kernels/float_gemm/float_gemm.h"

@@ -89,9 +89,9 @@ class Mixture:
             helper.make_tensor_value_info(name, element, list(array.shape))
             for name, array in self.feeds.items()
         ]
-        made = helper.make_tensor_value_info("y", element, list(self.feeds["x"].shape))
+        output = helper.make_tensor_value_info("y", element, list(self.feeds["x"].shape))
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
-        return onnx_model([node], infos, [made], constants, opset=21, domains={MICROSOFT: 1})
+        return onnx_model([node], infos, [output], constants, opset=21, domains={MICROSOFT: 1})
 
     def formula(self, in_codes: str = "") -> NDArray[np.float64]:
         """The operator's documentation in float64; rows of these products as codes, in blocks."""

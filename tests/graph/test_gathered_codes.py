@@ -14,7 +14,7 @@ from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.graph import Session
-from intact.graph.qdq.gathered_codes import GATHERED_CODES
+from intact.graph.rewrites.gathered_codes import GATHERED_CODES
 
 RNG = np.random.default_rng(3)
 
@@ -34,8 +34,8 @@ def gather_model(
     ]
     infos: list[Any] = [helper.make_tensor_value_info("i", 7, ["n", "m"])]
     types = {"y": 1, "codes": helper.np_dtype_to_tensor_dtype(np.dtype(dtype))}
-    made = [helper.make_tensor_value_info(name, types[name], [None] * 3) for name in outputs]
-    return onnx_model(nodes, infos, made, constants, opset=13)
+    output_infos = [helper.make_tensor_value_info(name, types[name], [None] * 3) for name in outputs]
+    return onnx_model(nodes, infos, output_infos, constants, opset=13)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])

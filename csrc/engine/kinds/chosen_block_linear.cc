@@ -1,5 +1,5 @@
-// Rows of x [..., in] times the block weights of the groups that they choose: the experts of a transformer. Of
-// codes by N69, of floats by N67 and N51.
+// Rows of x [..., in] times the block weights of the groups that they choose: the experts of a transformer.
+// Of codes by N69, of floats by N67 and N51.
 #include "steps/chosen_block_linear.h"
 
 #include "engine/kinds.h"

@@ -91,8 +91,8 @@ class BlockFloatProduct {
   }
 
  private:
-  // Of a tile of weights: 128 KiB of floats, in the second cache. A quarter of it costs many rows 15%, because
-  // sums are stored and loaded again between parts (Zen 4, MatMulNBits of accuracy level 0).
+  // Of a tile of weights: 128 KiB of floats, in the second cache. A quarter of it costs many rows 15%,
+  // because sums are stored and loaded again between parts (Zen 4, MatMulNBits of accuracy level 0).
   static constexpr int64_t kDepthUnits = 64;
   static constexpr size_t kFewRows = 4;
   static constexpr auto kPanel = static_cast<int64_t>(kBlockPanel);

@@ -15,7 +15,6 @@ from intact.graph.infer.data_dependent_shapes import forget_sizes_of_outputs, fo
 from intact.graph.qdq.batchnorm import BATCHNORM as BATCHNORM
 from intact.graph.qdq.code_bounds import CODE_BOUNDS
 from intact.graph.qdq.contrib_pairs import CONTRIB_PAIRS
-from intact.graph.qdq.gathered_codes import GATHERED_CODES
 from intact.graph.qdq.int4_codes import FOUR_BITS as FOUR_BITS
 from intact.graph.qdq.integer_layers import INT8_WEIGHTS, INTEGER
 from intact.graph.qdq.qoperators import QOPERATORS
@@ -33,6 +32,7 @@ from intact.graph.rewrites.decompose_contrib import (
 from intact.graph.rewrites.einsum import EINSUM
 from intact.graph.rewrites.fuse_pads import FUSE_PADS
 from intact.graph.rewrites.fuse_stacked_max import FUSE_STACKED_MAX
+from intact.graph.rewrites.gathered_codes import GATHERED_CODES
 from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
 from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
 from intact.graph.rewrites.inline_functions import inline_functions

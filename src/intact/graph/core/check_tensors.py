@@ -71,21 +71,21 @@ def free_sizes(proto: onnx.ModelProto) -> None:
                 if dim.HasField("dim_value") and dim.dim_value == -1:
                     dim.Clear()
     domains = {name: node.domain for node in proto.graph.node for name in node.output}
-    kept = []
+    remaining = []
     for info in proto.graph.value_info:
         unknown = [d for d in info.type.tensor_type.shape.dim if d.dim_param.startswith(UNKNOWN_SIZE)]
         if not unknown or domains.get(info.name, "") not in ("", "ai.onnx"):
-            kept.append(info)
+            remaining.append(info)
         for dim in unknown:
             dim.Clear()
-    if len(kept) < len(proto.graph.value_info):
-        infos = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in kept]
+    if len(remaining) < len(proto.graph.value_info):
+        infos = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in remaining]
         del proto.graph.value_info[:]
         proto.graph.value_info.extend(infos)
 
 
 UNKNOWN_SIZE = "unk__"
-"""What ONNX's inference begins the name of a size with that it cannot tell."""
+"""Begins the name that ONNX's inference gives a size that it cannot tell."""
 
 
 def byte_size(tensor: onnx.TensorProto) -> int:

@@ -52,7 +52,7 @@ def experts(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | No
     """
     form = ops.MoE.of(node)
     products = [_float_product(*inputs[at : at + 2]) for at in (2, 4, 6)]
-    if not _is_known(form, inputs, products, given=(inputs[2], inputs[4], inputs[6])):
+    if not _is_known(form, inputs, products, weights=(inputs[2], inputs[4], inputs[6])):
         return None
     logits = inputs[1]
     assert logits is not None
@@ -82,7 +82,7 @@ def quantized_experts(
         codes, scales, bias = inputs[2 + 3 * at : 5 + 3 * at]
         blocks = _block_weights(codes, scales, inputs[11 + at], own, form.block_size)
         products.append(_code_product(form, blocks, bias, floats))
-    if not _is_known(form, inputs, products, given=(inputs[2], inputs[5], inputs[8])):
+    if not _is_known(form, inputs, products, weights=(inputs[2], inputs[5], inputs[8])):
         return None
     logits, router = inputs[1], inputs[14]
     assert logits is not None
@@ -101,14 +101,14 @@ def _bits_of(form: ops.QMoE) -> list[int]:
 
 
 def _is_known(
-    form: ops.MoE, inputs: Inputs, products: list[_Product | None], given: tuple[ir.Value | None, ...]
+    form: ops.MoE, inputs: Inputs, products: list[_Product | None], weights: tuple[ir.Value | None, ...]
 ) -> bool:
     """Return whether all sizes and attributes are those of a form that is written here."""
     first, second, third = products
     x, logits = inputs[0], inputs[1]
     if x is None or logits is None or rank_of(x) not in (2, 3) or form.activation_type not in _ACTIVATIONS:
         return False
-    if any((value is None) != (product is None) for value, product in zip(given, products, strict=True)):
+    if any((value is None) != (product is None) for value, product in zip(weights, products, strict=True)):
         return False
     is_gated = form.activation_type == "swiglu"
     fused = is_gated and form.swiglu_fusion in (1, 2)
@@ -143,19 +143,19 @@ def _mix(
     is_flat = rank_of(x) == 2
     rows = x if is_flat else write("Reshape", x, write.sizes(-1, first.inputs))
     each = write("Unsqueeze", index, write.sizes(-1), dtype=_T.INT64)
-    inner = _chosen(write, first, rows, each)
-    values = None if third is None else _chosen(write, third, rows, each)
+    inner = _multiply_own(write, first, rows, each)
+    values = None if third is None else _multiply_own(write, third, rows, each)
     inner = _activate(write, form, inner, values, second.inputs)
     inner = write("Reshape", inner, write.sizes(-1, second.inputs))
     own = write("Reshape", index, write.sizes(-1, 1), dtype=_T.INT64)
-    outer = _chosen(write, second, inner, own)
+    outer = _multiply_own(write, second, inner, own)
     outer = write("Reshape", outer, write.sizes(-1, form.k, second.outputs))
     weighted = write("Mul", outer, write("Unsqueeze", weights, write.sizes(-1)))
     total = write("ReduceSum", weighted, write.sizes(1), keepdims=0)
     return total if is_flat else write("Reshape", total, write("Shape", x, dtype=_T.INT64))
 
 
-def _chosen(write: Writer, product: _Product, rows: ir.Value, index: ir.Value) -> ir.Value:
+def _multiply_own(write: Writer, product: _Product, rows: ir.Value, index: ir.Value) -> ir.Value:
     """Multiply rows by all experts and keep the outputs of those that `index` [rows, ..., 1] chooses."""
     sizes = write.sizes(-1, product.experts, product.outputs)
     return write("GatherND", write("Reshape", product.write(write, rows), sizes), index, batch_dims=1)
