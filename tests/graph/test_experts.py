@@ -76,8 +76,8 @@ class Mixture:
 
     def model(self, **attributes: Any) -> ModelProto:
         names = QMOE if self.op_type == "QMoE" else MOE
-        known = {**self.feeds, **self.constants}
-        inputs = [name if name in known else "" for name in names]
+        arrays = {**self.feeds, **self.constants}
+        inputs = [name if name in arrays else "" for name in names]
         while not inputs[-1]:
             inputs.pop()
         own = {"expert_weight_bits": self.bits} if self.op_type == "QMoE" else {}

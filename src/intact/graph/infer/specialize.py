@@ -187,7 +187,7 @@ class _Walk:
         try:
             schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
         except onnx.defs.SchemaError:
-            sizes = layer_sizes(node, _declared_sizes)
+            sizes = layer_sizes(node, _sizes_of)
             return {} if sizes is None else {node.outputs[0].name or "": ir.Shape(sizes)}
         types, data = {}, {}
         for value in node.inputs:
@@ -254,7 +254,7 @@ def _measure_shape(node: ir.Node) -> NDArray[Any] | None:
     return np.asarray(sizes[form.start : form.end], np.int64)
 
 
-def _declared_sizes(value: ir.Value | None) -> Sizes | None:
+def _sizes_of(value: ir.Value | None) -> Sizes | None:
     if value is None or value.shape is None:
         return None
     return [dim if isinstance(dim, int) else dim.value for dim in value.shape]

@@ -49,7 +49,7 @@ def choose_rows(plan: Plan) -> Plan:
             layer, moved = above
             notes.append(f"choose rows: {layer.name} multiplies by the matrices that {step.name} keeps")
             nodes = tuple(dict.fromkeys(layer.nodes + moved.nodes + step.nodes))
-            steps.append(_gathered_product(layer, step, nodes))
+            steps.append(_step_of_choice(layer, step, nodes))
             gone.update((step.x, layer.y))
         else:
             steps.append(step)
@@ -58,7 +58,7 @@ def choose_rows(plan: Plan) -> Plan:
     return replace(plan, steps=remaining, tensors=tensors, notes=tuple(notes))
 
 
-def _gathered_product(layer: _Layer, step: GatherRows, nodes: tuple[str, ...]) -> Step:
+def _step_of_choice(layer: _Layer, step: GatherRows, nodes: tuple[str, ...]) -> Step:
     if isinstance(layer, Linear):
         chosen = layer.x, step.index, step.y, layer.weight, step.sizes[0], layer.epilogue
         return ChosenLinear(layer.name, nodes, *chosen)
