@@ -5,6 +5,7 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
+#include "steps/common/block_product.h"
 #include "steps/common/block_rows.h"
 #include "steps/common/row_index.h"
 
@@ -115,23 +116,18 @@ class ChosenCodes final : public ChosenRows {
       : ChosenRows(s.rows, cut, tuning::block_products::kMostRows),
         ops_(ops),
         x_scales_(s.x_scales),
-        w_(s.weights),
         cut_(cut),
+        product_(ops, s.weights, cut, s.rows.groups * s.rows.y.sizes[1]),
         pitch_(ops, cut.row_bytes()) {
     demand(s.rows.x.type == Type::i8, "codes with a sign");
     demand_rows(x_scales_);
     demand(x_scales_.type == Type::f32 && x_scales_.sizes[0] == s_.x.sizes[0] &&
                x_scales_.sizes[1] == cut.x_blocks,
            "a scale for each block");
-    w_.x_zeros.reset();
-    demand_block_weights(w_, cut, s_.groups * outputs_);
     const auto together = static_cast<int64_t>(ops.panels) * kPanel;
     cut_outputs(parts_of(kOutputs, together) * together);
     reads(x_scales_);
-    for (const View* v : {&w_.weight, &w_.scales}) reads(*v);
-    for (const std::optional<View>* v : {&w_.zeros, &w_.minima, &w_.bias}) {
-      if (*v) reads(**v);
-    }
+    product_.declare([&](const View& v) { reads(v); });
   }
 
   std::string name() const override { return name_of(&ops_); }
@@ -144,7 +140,7 @@ class ChosenCodes final : public ChosenRows {
     int8_t* codes;
     int32_t* negatives;
     float *scales, *y;
-    uint8_t* kernel;
+    uint8_t* weights;
   };
 
   // The parts of a scratch, and the bytes of all.
@@ -161,7 +157,7 @@ class ChosenCodes final : public ChosenRows {
     room.negatives = reinterpret_cast<int32_t*>(take(rows * static_cast<size_t>(cut_.pieces) * 4));
     room.scales = reinterpret_cast<float*>(take(rows * static_cast<size_t>(cut_.x_blocks) * 4));
     room.y = reinterpret_cast<float*>(take(rows * static_cast<size_t>(chunk_) * 4));
-    room.kernel = take(ops_.scratch * static_cast<size_t>(cut_.units));
+    room.weights = take(product_.scratch(most_, product_.panels(most_, chunk_ / kPanel)));
     return {room, bytes};
   }
 
@@ -174,18 +170,23 @@ class ChosenCodes final : public ChosenRows {
       const auto at = static_cast<size_t>(i);
       at < rows.size() ? lay(memory, room, i, rows[at] / each_) : lay_nothing(room, i);
     }
-    BlockGemm g = block_gemm_at(w_, cut_, memory, (group * outputs_ + column) / kPanel);
-    g.x = room.codes;
-    g.rows = rows.size();
-    g.negatives = room.negatives;
-    g.x_scales = room.scales;
-    g.y = room.y;
-    g.y_pitch = g.columns = static_cast<size_t>(columns);
-    g.scratch = room.kernel;
-    w_.bits == 4 ? ops_.multiply4(g) : ops_.multiply8(g);
+    const int64_t first = (group * outputs_ + column) / kPanel, panels = columns / kPanel;
+    const auto count = static_cast<int64_t>(rows.size());
+    const int64_t together = product_.panels(count, panels);
+    for (int64_t panel = 0; panel < panels; panel += together) {
+      const int64_t here = std::min(together, panels - panel);
+      BlockProduct::Part part = product_.part(memory, count, first + panel, here, room.weights);
+      part.g.x = room.codes;
+      part.g.rows = rows.size();
+      part.g.negatives = room.negatives;
+      part.g.x_scales = room.scales;
+      part.g.y = room.y + panel * kPanel;
+      part.g.y_pitch = static_cast<size_t>(columns);
+      part.multiply(part.g);
+    }
     for (size_t i = 0; i < rows.size(); ++i) {
       float* const to = row_of<float>(s_.y, memory, rows[i]) + column;
-      std::memcpy(to, room.y + i * g.columns, g.columns * sizeof *to);
+      std::memcpy(to, room.y + i * static_cast<size_t>(columns), static_cast<size_t>(columns) * sizeof *to);
     }
   }
 
@@ -219,8 +220,8 @@ class ChosenCodes final : public ChosenRows {
 
   const BlockGemmOps& ops_;
   View x_scales_;
-  BlockLinearSpec w_;
   BlockCut cut_;
+  BlockProduct product_;
   BlockRowPitch pitch_;
 };
 

@@ -69,6 +69,9 @@ def test_every_kernel(kernel: str, bits: int, offsets: str, monkeypatch: pytest.
         (14, 9, 3, 16),
         (100, 136, 65, 136),
         (2, 1056, 40, 32),
+        (4, 128, 40, 8),
+        (9, 1056, 40, 32),
+        (6, 1088, 20, 16),
         (0, 8, 8, 8),
     ]:
         check(plan_of(rng, rows, k, n, bits, block, offsets, bias=rows % 2 == 1), rng)

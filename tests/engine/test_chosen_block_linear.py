@@ -41,6 +41,12 @@ def separate_steps(
     if "m" in offsets:
         constants["m"] = rng.normal(0, 0.1, (outputs, blocks)).astype(np.float32)
         optional["minima"] = "m"
+    if "l" in offsets:
+        constants["s"] = rng.normal(0, 4e-4, (outputs, 1)).astype(np.float16).astype(np.float32)
+        constants["m"] = rng.normal(0, 1e-3, (outputs, 1)).astype(np.float32)
+        integers = rng.integers(-128, 128, (2, outputs, blocks)).astype(np.int8)
+        constants |= {"ss": integers[0], "sm": integers[1]}
+        optional |= {"minima": "m", "sub_scales": "ss", "sub_minima": "sm"}
     tensors = [
         Tensor("x", "float32", (rows, k)),
         Tensor("l", "float32", (rows, outputs)),
@@ -83,17 +89,24 @@ def check(plan: Plan, groups: int, threads: int = 2) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("x_block", [0, 32])
-@pytest.mark.parametrize("bits", [2, 4, 5, 8])
-def test_every_kernel(kernel: str, x_block: int, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("bits", [2, 4, 5, 6, 8])
+@pytest.mark.parametrize("offsets", ["", "l"])
+def test_every_kernel(
+    kernel: str, x_block: int, bits: int, offsets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
     for groups, width, k, rows, each in [(4, 16, 64, 1, 2), (3, 80, 96, 9, 2), (8, 32, 32, 40, 3)]:
-        check(separate_steps(groups, width, k, rows, each, bits=bits, x_block=x_block), groups)
+        plan = separate_steps(groups, width, k, rows, each, bits=bits, x_block=x_block, offsets=offsets)
+        check(plan, groups)
 
 
 @pytest.mark.parametrize("x_block", [0, 24, 72])
-@pytest.mark.parametrize("offsets", ["", "z", "m", "zm"])
-def test_offsets_and_blocks(x_block: int, offsets: str) -> None:
-    check(separate_steps(5, 32, 72, 7, 2, block=24, x_block=x_block, offsets=offsets, bias=False), 5)
+@pytest.mark.parametrize("offsets", ["", "z", "m", "zm", "zl"])
+@pytest.mark.parametrize("bits", [4, 6])
+def test_offsets_and_blocks(x_block: int, offsets: str, bits: int) -> None:
+    form: dict[str, Any] = {"bits": bits, "block": 24, "x_block": x_block, "offsets": offsets, "bias": False}
+    for k in (72, 96):  # codes of 6 bits fill whole groups of units only of 96
+        check(separate_steps(5, 32, k, 7, 2, **form), 5)
 
 
 @pytest.mark.parametrize("threads", [1, 8])
@@ -141,6 +154,8 @@ def test_indices_out_of_range_are_refused(index: int, x_block: int) -> None:
         {"inputs": 60},
         {"index": "x"},
         {"bits": 9},
+        {"sub_scales": "w"},
+        {"sub_minima": "s"},
     ],
 )
 def test_damaged_steps_are_refused(change: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def _step_of_choice(layer: _Layer, step: GatherRows, nodes: tuple[str, ...]) -> 
     ranges = (layer.x_scales, layer.x_block) if isinstance(layer, BlockLinear) else ("", 0)
     return ChosenBlockLinear(
         layer.name, nodes, layer.x, step.index, step.y, *blocks, step.sizes[0], *ranges, layer.zero_points,
-        layer.minima, layer.bias,
+        layer.minima, layer.sub_scales, layer.sub_minima, layer.bias,
     )  # fmt: skip
 
 

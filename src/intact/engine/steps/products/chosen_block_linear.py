@@ -37,8 +37,8 @@ class ChosenBlockLinear(Step):
         x: int8 codes, or floats.
         index: int32 or int64 [n, 1], as many for each row of x. Negative ones count from the end; what is out
             of range is an error.
-        weight, scales, inputs, bits, block, zero_points, minima: The weights, as `BlockConstants` says; the
-            rows of the first matrix, then those of the next.
+        weight, scales, inputs, bits, block, zero_points, minima, sub_scales, sub_minima: The weights, as
+            `BlockConstants` says; the rows of the first matrix, then those of the next.
         groups: How many matrices there are; each has a multiple of 16 outputs.
         x_scales: float32 without axes, or [..., blocks]; "" where x are floats.
         x_block: Elements along `in` of a block of codes; 0 where x are floats.
@@ -58,6 +58,8 @@ class ChosenBlockLinear(Step):
     x_block: int = 0
     zero_points: Annotated[str, Const("uint8", 2)] = ""
     minima: Annotated[str, Const("float32", 2)] = ""
+    sub_scales: Annotated[str, Const("int8", 2)] = ""
+    sub_minima: Annotated[str, Const("int8", 2)] = ""
     bias: Annotated[str, Const("float32", 1)] = ""
 
     def check(self, checker: Checker) -> None:
