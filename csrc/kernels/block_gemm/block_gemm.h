@@ -95,11 +95,10 @@ struct BlockFloats {
 struct BlockFloatRows {
   const float* const* a;  // [rows], of k neighbours
   size_t rows, k, units;
-  const uint8_t* codes;  // [panels][units], of 4, 5, 6 or 8 bits
+  const uint8_t* codes;  // [panels][units], of 4 or 8 bits
   BlockReals scales;  // of w_blocks, in one level or two
   const uint8_t* zeros;  // [panels][w_blocks][16]; nullptr: all are `zero`
   int32_t zero;
-  BlockReals minima;  // of w_blocks, or none
   size_t w_blocks, piece;  // units of a block
   const float* start;  // [columns], or nullptr
   float* const* y;  // [rows], of columns side by side
@@ -124,8 +123,6 @@ struct BlockGemmOps {
   void (*widen8)(const BlockFloats& w);
   // Codes of 5 and 6 bits are whole groups; blocks may end within them.
   void (*float_rows4)(const BlockFloatRows& g);
-  void (*float_rows5)(const BlockFloatRows& g);
-  void (*float_rows6)(const BlockFloatRows& g);
   void (*float_rows8)(const BlockFloatRows& g);
   // Codes of whole groups of a panel, as codes of 8 bits.
   void (*expand5)(const uint8_t* codes, size_t units, uint8_t* to);

@@ -6,6 +6,14 @@
 
 namespace intact::block_gemm {
 
+#if INTACT_ARCH_X86
+// Those of x86: kernels of integers that share their registers share these, too.
+void float_rows4_avx512(const BlockFloatRows& g);
+void float_rows8_avx512(const BlockFloatRows& g);
+void float_rows4_avx2(const BlockFloatRows& g);
+void float_rows8_avx2(const BlockFloatRows& g);
+#endif
+
 // The float of a code in the lowest bits of each lane, less its zero.
 template <class V, int kBits>
 struct PlainCodes {
@@ -19,22 +27,19 @@ struct PlainCodes {
 template <class V, template <class, int> class Codes, int kBits, int kRows, int kPanels>
 struct FloatTile {
   static constexpr int kVectors = kPanels * static_cast<int>(kBlockPanel / V::kWidth);
-  static constexpr bool kHasHighBits = kBits == 5 || kBits == 6;
-  static constexpr size_t kUnitBytes = kBits * 16, kUnits = block_units(kBits);
+  static constexpr size_t kUnitBytes = kBits * 16;
 
   const BlockFloatRows& g;
   const size_t panel, row;
-  Numbers<V, true> scales, minima;
-  F<V> sums[kRows][kVectors], scale[kVectors], zero[kVectors], least[kVectors];
+  Numbers<V, true> scales;
+  F<V> sums[kRows][kVectors], scale[kVectors], zero[kVectors];
   const float* a[kRows];
-  alignas(64) uint8_t bytes[kHasHighBits ? kPanels * kUnits * 128 : 1];  // of a group of units
 
   INTACT_INLINE FloatTile(const BlockFloatRows& rows, size_t first_panel, size_t first_row)
       : g(rows),
         panel(first_panel),
         row(first_row),
-        scales(rows.scales, rows.w_blocks, first_panel, 0),
-        minima(rows.minima, rows.w_blocks, first_panel, 0) {}
+        scales(rows.scales, rows.w_blocks, first_panel, 0) {}
 
   size_t column_of(int v) const { return (panel + panel_of<V>(v)) * kBlockPanel + lane_of<V>(v); }
   size_t lanes_of(int v) const {
@@ -58,19 +63,16 @@ struct FloatTile {
       scale[v] = scales.load(v);
       zero[v] =
           g.zeros == nullptr ? V::set(static_cast<float>(g.zero)) : V::to_float(V::load_u8(g.zeros + at));
-      if (g.minima.values != nullptr) least[v] = minima.load(v);
     }
     scales.next();
-    minima.next();
   }
 
   const uint8_t* codes_of(size_t unit, int v) const {
     return g.codes + ((panel + panel_of<V>(v)) * g.units + unit) * kUnitBytes + lane_of<V>(v) * 4;
   }
-  static constexpr size_t byte_of(int v) { return panel_of<V>(v) * (kUnits * 128) + lane_of<V>(v) * 4; }
 
   // The elements of a half of a unit from kElement on; `count` of them are there.
-  template <int kElement, bool kHasMinima>
+  template <int kElement>
   INTACT_INLINE void add_half(const I<V> (&codes)[kVectors], const Codes<V, kBits>& values, size_t k,
                               size_t count) {
     if constexpr (kElement < 4) {
@@ -79,42 +81,30 @@ struct FloatTile {
       for (int r = 0; r < kRows; ++r) left[r] = V::set(a[r][k + kElement]);
       INTACT_UNROLL("GCC unroll 8")
       for (int v = 0; v < kVectors; ++v) {
-        F<V> w = values(V::template shift_right<8 * kElement>(codes[v]), zero[v]) * scale[v];
-        if (kHasMinima) w = w + least[v];
+        const F<V> w = values(V::template shift_right<8 * kElement>(codes[v]), zero[v]) * scale[v];
         INTACT_UNROLL("GCC unroll 4")
         for (int r = 0; r < kRows; ++r) sums[r][v] = V::fma(left[r], w, sums[r][v]);
       }
-      add_half<kElement + 1, kHasMinima>(codes, values, k, count);
+      add_half<kElement + 1>(codes, values, k, count);
     }
   }
 
-  template <bool kHasMinima>
   INTACT_INLINE void add_unit(const Codes<V, kBits>& values, size_t unit, size_t count) {
-    if constexpr (kHasHighBits) {
-      if (unit % kUnits == 0) {
-        for (int v = 0; v < kVectors; ++v) expand_group<V, kBits>(codes_of(unit, v), bytes + byte_of(v));
-      }
-    }
     I<V> codes[kVectors];
     const auto load = [&](size_t half) INTACT_INLINE_BODY {
-      for (int v = 0; v < kVectors; ++v) {
-        const uint8_t* const from =
-            kHasHighBits ? bytes + unit % kUnits * 128 + byte_of(v) : codes_of(unit, v);
-        codes[v] = V::load_int(from + half * 64);
-      }
+      for (int v = 0; v < kVectors; ++v) codes[v] = V::load_int(codes_of(unit, v) + half * 64);
     };
     load(0);
-    add_half<0, kHasMinima>(codes, values, unit * kBlockUnit, count);
+    add_half<0>(codes, values, unit * kBlockUnit, count);
     if (count <= 4) return;
     if (kBits != 4) {
       load(1);
     } else {
       for (int v = 0; v < kVectors; ++v) codes[v] = V::template shift_right<4>(codes[v]);
     }
-    add_half<0, kHasMinima>(codes, values, unit * kBlockUnit + 4, count - 4);
+    add_half<0>(codes, values, unit * kBlockUnit + 4, count - 4);
   }
 
-  template <bool kHasMinima>
   INTACT_INLINE void run() {
     const Codes<V, kBits> values(g);
     begin();
@@ -122,8 +112,8 @@ struct FloatTile {
     for (size_t unit = 0, block = 0; unit < g.units; ++block) {
       load_block(block);
       const size_t end = unit + g.piece < g.units ? unit + g.piece : g.units;
-      for (; unit < end && unit < whole; ++unit) add_unit<kHasMinima>(values, unit, kBlockUnit);
-      for (; unit < end; ++unit) add_unit<kHasMinima>(values, unit, g.k % kBlockUnit);
+      for (; unit < end; ++unit)
+        add_unit(values, unit, unit < whole ? kBlockUnit : g.k % kBlockUnit);
     }
     for (int v = 0; v < kVectors; ++v) {
       const size_t lanes = lanes_of(v);
@@ -138,14 +128,14 @@ template <class V, template <class, int> class Codes, int kBits, int kRows, int 
 INTACT_APART void float_tiles(const BlockFloatRows& g, size_t& panel, size_t row) {
   for (; panel * kBlockPanel + (kPanels - 1) * kBlockPanel < g.columns; panel += kPanels) {
     FloatTile<V, Codes, kBits, kRows, kPanels> tile(g, panel, row);
-    g.minima.values != nullptr ? tile.template run<true>() : tile.template run<false>();
+    tile.run();
   }
 }
 
 // As many panels at once as leave a register for each sum, scale and code, and hide what a sum waits for.
 template <class V, template <class, int> class Codes, int kBits, int kRows>
 void float_rows_of(const BlockFloatRows& g, size_t row) {
-  constexpr int kPanels = V::kWidth == 16 && kRows <= 2 ? 4 : V::kWidth == 16 || kRows == 1 ? 2 : 1;
+  constexpr int kPanels = V::kWidth == 16 && kRows == 1 ? 4 : V::kWidth == 16 || kRows == 1 ? 2 : 1;
   size_t panel = 0;
   float_tiles<V, Codes, kBits, kRows, kPanels>(g, panel, row);
   if constexpr (kPanels > 1) float_tiles<V, Codes, kBits, kRows, 1>(g, panel, row);
@@ -155,16 +145,14 @@ template <class V, int kBits, template <class, int> class Codes = PlainCodes>
 void float_rows(const BlockFloatRows& g) {
   size_t row = 0;
   for (; row + 4 <= g.rows; row += 4) float_rows_of<V, Codes, kBits, 4>(g, row);
-  switch (g.rows - row) {
-    case 1: return float_rows_of<V, Codes, kBits, 1>(g, row);
-    case 2: return float_rows_of<V, Codes, kBits, 2>(g, row);
-    case 3: return float_rows_of<V, Codes, kBits, 3>(g, row);
-    default: return;
-  }
+  for (; row + 2 <= g.rows; row += 2) float_rows_of<V, Codes, kBits, 2>(g, row);
+  if (row < g.rows) float_rows_of<V, Codes, kBits, 1>(g, row);
 }
 
+using FloatRows = void (*)(const BlockFloatRows& g);
+
 template <class S>
-constexpr BlockGemmOps ops_of() {
+constexpr BlockGemmOps ops_of(FloatRows float_rows4, FloatRows float_rows8) {
   using V = typename S::V;
   return {kGroup,
           true,
@@ -178,10 +166,8 @@ constexpr BlockGemmOps ops_of() {
           multiply<S, 8>,
           widen<V, 4>,
           widen<V, 8>,
-          float_rows<V, 4>,
-          float_rows<V, 5>,
-          float_rows<V, 6>,
-          float_rows<V, 8>,
+          float_rows4,
+          float_rows8,
           expand<V, 5>,
           expand<V, 6>,
           multiply_levels<V>};

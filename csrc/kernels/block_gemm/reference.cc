@@ -63,14 +63,13 @@ void multiply(const BlockGemm& g) {
   }
 }
 
-// The float of output `lane` of a panel, whose block is the panel's `block`. The sides have `blocks` of each.
+// The float of output `lane` of a panel without a minimum, whose block is the panel's `block`. The sides have `blocks` of each.
 template <int kBits, class Sides>
 float weight(const Sides& w, const uint8_t* codes, size_t k, size_t blocks, size_t panel, size_t block,
              size_t lane) {
   const int zero = w.zeros == nullptr ? w.zero : w.zeros[(panel * blocks + block) * kBlockPanel + lane];
   const int code = block_code(codes, kBits, k, lane);
-  const float value = static_cast<float>(code - zero) * number(w.scales, blocks, panel, block, lane);
-  return w.minima.values == nullptr ? value : value + number(w.minima, blocks, panel, block, lane);
+  return static_cast<float>(code - zero) * number(w.scales, blocks, panel, block, lane);
 }
 
 template <int kBits>
@@ -78,8 +77,11 @@ void widen(const BlockFloats& w) {
   float* to = w.to;
   for (size_t k = 0; k < w.units * kBlockUnit; ++k, to += w.width) {
     const size_t block = (w.from + k / kBlockUnit) / w.piece;
-    for (size_t i = 0; i < kBlockPanel; ++i)
-      to[i / w.width * w.pitch + i % w.width] = weight<kBits>(w, w.codes, k, 0, 0, block, i);
+    for (size_t i = 0; i < kBlockPanel; ++i) {
+      const float value = weight<kBits>(w, w.codes, k, 0, 0, block, i);
+      to[i / w.width * w.pitch + i % w.width] =
+          w.minima.values == nullptr ? value : value + number(w.minima, 0, 0, block, i);
+    }
   }
 }
 
@@ -127,8 +129,6 @@ const BlockGemmOps block_gemm_ref = {kGroup,
                                      widen<4>,
                                      widen<8>,
                                      float_rows<4>,
-                                     float_rows<5>,
-                                     float_rows<6>,
                                      float_rows<8>,
                                      expand<5>,
                                      expand<6>,

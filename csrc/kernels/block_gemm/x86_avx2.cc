@@ -77,7 +77,11 @@ struct Words256 {
 
 }  // namespace
 
-const BlockGemmOps block_gemm_avx2 = block_gemm::ops_of<Words256>();
+void block_gemm::float_rows4_avx2(const BlockFloatRows& g) { float_rows<Avx2, 4>(g); }
+void block_gemm::float_rows8_avx2(const BlockFloatRows& g) { float_rows<Avx2, 8>(g); }
+
+const BlockGemmOps block_gemm_avx2 =
+    block_gemm::ops_of<Words256>(block_gemm::float_rows4_avx2, block_gemm::float_rows8_avx2);
 
 }  // namespace intact
 #endif

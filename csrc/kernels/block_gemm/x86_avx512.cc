@@ -141,13 +141,16 @@ struct TableCodes {
 
 constexpr BlockGemmOps with_table(BlockGemmOps ops) {
   ops.widen4 = widen4;
-  ops.float_rows4 = block_gemm::float_rows<Avx512, 4, TableCodes>;
   return ops;
 }
 
 }  // namespace
 
-const BlockGemmOps block_gemm_vnni = with_table(block_gemm::ops_of<Vnni512>());
+void block_gemm::float_rows4_avx512(const BlockFloatRows& g) { float_rows<Avx512, 4, TableCodes>(g); }
+void block_gemm::float_rows8_avx512(const BlockFloatRows& g) { float_rows<Avx512, 8>(g); }
+
+const BlockGemmOps block_gemm_vnni =
+    with_table(block_gemm::ops_of<Vnni512>(block_gemm::float_rows4_avx512, block_gemm::float_rows8_avx512));
 
 }  // namespace intact
 #endif

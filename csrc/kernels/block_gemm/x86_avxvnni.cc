@@ -39,7 +39,8 @@ struct Vnni256 {
 
 }  // namespace
 
-const BlockGemmOps block_gemm_avxvnni = block_gemm::ops_of<Vnni256>();
+const BlockGemmOps block_gemm_avxvnni =
+    block_gemm::ops_of<Vnni256>(block_gemm::float_rows4_avx2, block_gemm::float_rows8_avx2);
 
 }  // namespace intact
 #endif

@@ -97,7 +97,8 @@ class BlockFloatProduct {
   static constexpr size_t kFewRows = 4;
   static constexpr auto kPanel = static_cast<int64_t>(kBlockPanel);
 
-  static bool is_few(size_t rows) { return rows <= kFewRows; }
+  // Codes of 5 and 6 bits, and minima, are for tiles: instances of kernels for them would take 200 KB.
+  bool is_few(size_t rows) const { return rows <= kFewRows && w_.bits % 4 == 0 && !minima_; }
 
   size_t tile_floats() const {
     return static_cast<size_t>(kColumns * std::min(kDepthUnits, cut_.units)) * kBlockUnit;
@@ -133,16 +134,12 @@ class BlockFloatProduct {
     g.scales = scales_.read(memory, panel);
     g.zeros = zeros(memory, panel, 0);
     g.zero = w_.zero;
-    if (minima_) g.minima = minima_->read(memory, panel);
     g.w_blocks = static_cast<size_t>(cut_.w_blocks);
     g.piece = static_cast<size_t>(cut_.piece);
     g.start = start(memory, column);
     g.y = y;
     g.columns = static_cast<size_t>(columns);
-    (w_.bits == 4   ? blocks_.float_rows4
-     : w_.bits == 5 ? blocks_.float_rows5
-     : w_.bits == 6 ? blocks_.float_rows6
-                    : blocks_.float_rows8)(g);
+    w_.bits == 4 ? blocks_.float_rows4(g) : blocks_.float_rows8(g);
   }
 
   // A tile's units from `unit` on. Blocks are counted from the one of the first unit.
