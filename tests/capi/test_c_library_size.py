@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-MOST_BYTES = 3_100_000
-"""3.00 MB by GCC 12; the rest is for other compilers of its kind."""
+MOST_BYTES = 3_200_000
+"""3.10 MB by GCC 12; the rest is for other compilers of its kind."""
 
 
 def sum_loaded_bytes(data: bytes) -> int:
@@ -25,7 +25,7 @@ def sum_loaded_bytes(data: bytes) -> int:
     sys.platform != "linux" or platform.machine() != "x86_64" or "INTACT_LIBRARY" in os.environ,
     reason="the library of this build for x86-64 and Linux",
 )
-def test_library_of_all_instructions_has_at_most_3_megabytes(c_library):
+def test_library_of_all_instructions_is_small(c_library):
     data = c_library.read_bytes()
     if b"GCC: (" not in data or b"__asan_init" in data:
         pytest.skip("another compiler, or a build with sanitizers")

@@ -36,10 +36,7 @@ struct FloatTile {
   const float* a[kRows];
 
   INTACT_INLINE FloatTile(const BlockFloatRows& rows, size_t first_panel, size_t first_row)
-      : g(rows),
-        panel(first_panel),
-        row(first_row),
-        scales(rows.scales, rows.w_blocks, first_panel, 0) {}
+      : g(rows), panel(first_panel), row(first_row), scales(rows.scales, rows.w_blocks, first_panel, 0) {}
 
   size_t column_of(int v) const { return (panel + panel_of<V>(v)) * kBlockPanel + lane_of<V>(v); }
   size_t lanes_of(int v) const {
@@ -112,8 +109,7 @@ struct FloatTile {
     for (size_t unit = 0, block = 0; unit < g.units; ++block) {
       load_block(block);
       const size_t end = unit + g.piece < g.units ? unit + g.piece : g.units;
-      for (; unit < end; ++unit)
-        add_unit(values, unit, unit < whole ? kBlockUnit : g.k % kBlockUnit);
+      for (; unit < end; ++unit) add_unit(values, unit, unit < whole ? kBlockUnit : g.k % kBlockUnit);
     }
     for (int v = 0; v < kVectors; ++v) {
       const size_t lanes = lanes_of(v);

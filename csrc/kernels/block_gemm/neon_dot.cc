@@ -40,8 +40,8 @@ struct Dot128 {
 
 }  // namespace
 
-const BlockGemmOps block_gemm_neondot = block_gemm::ops_of<Dot128>(
-    block_gemm::float_rows<Dot128::V, 4>, block_gemm::float_rows<Dot128::V, 8>);
+const BlockGemmOps block_gemm_neondot =
+    block_gemm::ops_of<Dot128>(block_gemm::float_rows<Dot128::V, 4>, block_gemm::float_rows<Dot128::V, 8>);
 
 }  // namespace intact
 #endif

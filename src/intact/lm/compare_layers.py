@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine import Engine
-from intact.engine.plan import Plan
+from intact.engine import Engine, Plan
 from intact.engine.steps import FloatLinear
 from intact.lm.language_model import LanguageModel
 from intact.lm.sequence_cache import Tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intact.engine.plan import Plan
+from intact.engine import Plan
 from intact.lm.language_model import LanguageModel
 
 _SCALE_BITS = 16

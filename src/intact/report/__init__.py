@@ -3,6 +3,7 @@
 from intact.report.analysis_page import decibels, sum_in_words, write_analysis
 from intact.report.histogram_panel import Panel, curve, panel
 from intact.report.html_page import Figure, Page, write_page
+from intact.report.language_page import write_comparison
 from intact.report.table import Cell, ReportTable, to_rich
 from intact.report.tuning_page import write_tuning
 
@@ -18,6 +19,7 @@ __all__ = [
     "sum_in_words",
     "to_rich",
     "write_analysis",
+    "write_comparison",
     "write_page",
     "write_tuning",
 ]

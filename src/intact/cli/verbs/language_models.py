@@ -248,7 +248,7 @@ def compare(
     del record["divergences"]
     rows = _comparison_rows(record)
     if page is not None:
-        from intact.report.language_page import write_comparison
+        from intact.report import write_comparison
 
         write_comparison(result, layers, rows, page, f"{first.name} and {other.name}")
     if as_json:
