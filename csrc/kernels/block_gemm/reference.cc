@@ -63,8 +63,8 @@ void multiply(const BlockGemm& g) {
   }
 }
 
-// The float of output `lane` of a panel without its minimum, whose block is the panel's `block`. The sides have
-// `blocks` of each.
+// The float of output `lane` of a panel without its minimum. Its block is the panel's `block`, of `blocks` of
+// each side.
 template <int kBits, class Sides>
 float weight(const Sides& w, const uint8_t* codes, size_t k, size_t blocks, size_t panel, size_t block,
              size_t lane) {

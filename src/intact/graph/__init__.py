@@ -85,9 +85,8 @@ from intact.graph.qdq.markers import marker_schema
 from intact.graph.qdq.named_pairs import NamedPair, QuantizerCall, read_named_pairs
 from intact.graph.qdq.softmax_guards import find_guarded_softmax
 from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
-from intact.graph.rewrites.group_query_attention import cache_limitation
+from intact.graph.rewrites.group_query_attention import cache_limitation, narrow_caches
 from intact.graph.rewrites.inline_functions import inline_functions
-from intact.graph.rewrites.narrow_caches import narrow_caches
 from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
 from intact.graph.rewrites.widen_float16 import widen_float16
 

@@ -1,4 +1,4 @@
-"""Decompose GroupQueryAttention of com.microsoft, as builders of language models write it."""
+"""Decompose GroupQueryAttention of com.microsoft, as builders of models write it, and narrow its caches."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from math import sqrt
 
 import onnx_ir as ir
 
+from intact.errors import QuantValueError
 from intact.graph import ops
 from intact.graph.core.build import Writer
-from intact.graph.core.edit import input_of, last_size, rank_of
+from intact.graph.core.edit import input_of, last_size, rank_of, set_shape
+from intact.graph.core.quantization_view import is_op
 from intact.graph.rewrites.contrib_attention import Inputs
 from intact.graph.rewrites.decompose_attention import (
     attention_scores,
@@ -24,6 +26,7 @@ from intact.graph.rewrites.decompose_attention import (
     zero_where,
 )
 from intact.graph.rewrites.rotary_embedding import angles_at, rotate_pairs
+from intact.numerics import CACHE_DTYPES, SCALE_BYTES
 
 _T = ir.DataType
 _INPUTS = 11  # the further_inputs are sinks, scales of caches, norms and padded chunks
@@ -79,6 +82,45 @@ def _has_known_room(node: ir.Node, at: int) -> bool:
     return isinstance(new_shape[2], int) or (
         new_shape[2].value is not None and any(new_shape[2] == dim for shape in shapes for dim in shape)
     )
+
+
+_NARROW_TYPES = {"float16": _T.FLOAT16, "int8": _T.INT8}
+_PASTS, _PRESENTS = (3, 4), (1, 2)
+
+
+def narrow_caches(model: ir.Model, dtype: str) -> None:
+    """Let the caches of a decoder hold numbers of another type, in place (N72).
+
+    Args:
+        model: A decoder whose GroupQueryAttention nodes have float32 caches.
+        dtype: "float32", as they are; "float16"; or "int8".
+    Raises:
+        QuantValueError: It is another one.
+    """
+    if dtype not in CACHE_DTYPES:
+        raise QuantValueError(
+            "cache", f"{dtype!r:.40}", " or ".join(CACHE_DTYPES), "choose how keys and values are kept"
+        )
+    if dtype == "float32":
+        return
+    for node in model.graph:
+        if not is_op(node, "GroupQueryAttention", domain=ops.MICROSOFT):
+            continue
+        node.domain = ops.NarrowGroupQueryAttention.domain
+        caches = [node.inputs[at] for at in _PASTS] + [node.outputs[at] for at in _PRESENTS]
+        for cache in caches:
+            if cache is not None:
+                _retype(cache, dtype)
+    model.opset_imports[ops.NarrowGroupQueryAttention.domain] = 1
+
+
+def _retype(cache: ir.Value, dtype: str) -> None:
+    cache.dtype = _NARROW_TYPES[dtype]
+    if dtype != "int8" or cache.shape is None:
+        return
+    axes = [axis if isinstance(axis, int) else axis.value for axis in cache.shape]
+    if isinstance(axes[-1], int):
+        set_shape(cache, [*axes[:-1], axes[-1] + SCALE_BYTES])
 
 
 def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
