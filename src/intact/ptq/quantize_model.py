@@ -68,8 +68,9 @@ def quantize(
             ranges are chosen without data.
         method: One of `intact.calib.METHODS` ("max", "percentile", ...), or "auto": for each tensor the least
             expected error, and then the best of that and each method by the outputs of a few hold-out
-        samples. profile: The engine to place for: a name of `intact.placement.PROFILES`. activations: A
-        format; "float" leaves them. An unsigned grid gets a zero point for tensors with
+            samples.
+        profile: The engine to place for: a name of `intact.placement.PROFILES`.
+        activations: A format; "float" leaves them. An unsigned grid gets a zero point for tensors with
             negative values. None: the profile's, uint8 for "intact" and int8 for others.
         weights: A format; "float" leaves them.
         symmetric: False: activations have a zero point and a range with two ends.
