@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -15,6 +16,7 @@ from intact import graph
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
+from intact.errors import UnsupportedError
 from intact.graph import Session
 from intact.graph.ops import MICROSOFT
 from intact.graph.rewrites.decompose_contrib import FUSED
@@ -160,6 +162,22 @@ def run_native(mixture: Mixture, products: int = 2) -> NDArray[np.float32]:
     return want
 
 
+def assert_runtime_agrees(got: NDArray[Any], mixture: Mixture) -> None:
+    """Compare with ONNX Runtime, where it has this form of the operator: older ones have fewer."""
+    try:
+        session = Session(mixture.model().SerializeToString())
+        want = session.run(mixture.feeds)["y"]
+    except UnsupportedError as error:
+        if runtime_version() >= (1, 32):
+            raise
+        pytest.skip(f"ONNX Runtime is older than its QMoE of today: {error}")
+    assert_close(got, want)
+
+
+def runtime_version() -> tuple[int, ...]:
+    return tuple(map(int, onnxruntime.__version__.split(".")[:2]))
+
+
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("block", [0, 16, 32])
 @pytest.mark.parametrize("bits", [2, 4, 8])
@@ -167,7 +185,7 @@ def run_native(mixture: Mixture, products: int = 2) -> NDArray[np.float32]:
 def test_codes_agree_with_onnx_runtime(bits: int, block: int, level: int, zeros: bool) -> None:
     mixture = Mixture(bits=bits, block=block, zeros=zeros, accuracy_level=level)
     got = run_native(mixture)
-    assert_close(got, Session(mixture.model().SerializeToString()).run(mixture.feeds)["y"])
+    assert_runtime_agrees(got, mixture)
     in_codes = block > 0 and (bits == 8 or (bits == 4 and level == 4))
     assert_close(got, mixture.formula("12" if in_codes else ""), 2e-5 if in_codes else 2e-6)
 
@@ -192,7 +210,7 @@ def test_forms_agree_with_onnx_runtime(form: dict[str, Any]) -> None:
     got = evaluate(plan, mixture.feeds)["y"]
     np.testing.assert_array_equal(Engine(plan).run(mixture.feeds)["y"], got)
     assert ("chosen_block_linear" in {step.kind for step in plan.steps}) == (k <= EXPERTS)
-    assert_close(got, Session(mixture.model().SerializeToString()).run(mixture.feeds)["y"])
+    assert_runtime_agrees(got, mixture)
     assert_close(got, mixture.formula())
 
 
@@ -200,7 +218,7 @@ def test_forms_agree_with_onnx_runtime(form: dict[str, Any]) -> None:
 def test_router_weights_mix_what_logits_choose(normalize: int) -> None:
     mixture = Mixture(router=True, normalize_routing_weights=normalize)
     got = run_native(mixture)
-    assert_close(got, Session(mixture.model().SerializeToString()).run(mixture.feeds)["y"])
+    assert_runtime_agrees(got, mixture)
 
 
 @pytest.mark.parametrize("form", [
