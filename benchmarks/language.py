@@ -14,6 +14,7 @@ INTact alone.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import json
 import subprocess
@@ -154,10 +155,10 @@ def onnxruntime_child(path: Path, threads: int) -> dict[str, float]:
         for port in session.get_inputs() if len(port.shape) == 4
     }  # fmt: skip
 
-    numbers = {"last": np.array([0], np.int32), "total": np.array(0, np.int32), "rows": np.array([0])}
-    numbers = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in numbers.items()}
-    bindings: dict[int, tuple[Any, Any]] = {}
+    zeros = {"last": np.array([0], np.int32), "total": np.array(0, np.int32), "rows": np.array([0])}
+    numbers = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in zeros.items()}
 
+    @functools.cache
     def bind(count: int) -> tuple[Any, Any]:
         """Bind all arrays once for each number of tokens: only numbers change from run to run."""
         binding = session.io_binding()
@@ -165,16 +166,16 @@ def onnxruntime_child(path: Path, threads: int) -> dict[str, float]:
         states = onnxruntime.OrtValue.ortvalue_from_numpy(np.array([0]))
         for name, value in {"tokens": ids, "state_rows": states, **numbers, **caches}.items():
             binding.bind_ortvalue_input(name, value)
-        for name, cache in caches.items():
-            binding.bind_ortvalue_output(f"new_{name}", cache)
+        for name, value in caches.items():
+            binding.bind_ortvalue_output(f"new_{name}", value)
         for name in ("logits", "states"):
             binding.bind_output(name)
         return binding, ids
 
-    def append(tokens: list[int], before: int) -> None:
-        count, last = len(tokens), before + len(tokens) - 1
-        binding, ids = bindings.setdefault(count, bindings.get(count) or bind(count))
-        ids.update_inplace(np.array([tokens]))
+    def append(appended: list[int], before: int) -> None:
+        count, last = len(appended), before + len(appended) - 1
+        binding, ids = bind(count)
+        ids.update_inplace(np.array([appended]))
         numbers["last"].update_inplace(np.array([last], np.int32))
         numbers["total"].update_inplace(np.array(last + 1, np.int32))
         numbers["rows"].update_inplace(np.array([count - 1]))

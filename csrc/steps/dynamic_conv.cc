@@ -8,6 +8,7 @@
 #include "steps/block_linear.h"
 #include "steps/common/block_rows.h"
 #include "steps/common/lines.h"
+#include "steps/common/pixels.h"
 
 namespace intact {
 namespace {
@@ -224,7 +225,7 @@ class DynamicConv final : public Step {
     g.columns = static_cast<size_t>(std::min(chunk_ * kPanel, out_ - panel * kPanel));
     const int64_t channel = group * out_ + panel * kPanel;
     if (is_even()) {
-      g.y = pixel_of(memory, image, from) + channel;
+      g.y = pixel_of(s_.y, memory, image, from) + channel;
       g.y_pitch = static_cast<size_t>(s_.y.strides[2] / 4);
       ops_.multiply8(g);
       return;
@@ -234,15 +235,8 @@ class DynamicConv final : public Step {
     ops_.multiply8(g);
     for (int64_t i = 0; i < rows; ++i) {
       const float* const row = room.y + static_cast<size_t>(i) * g.columns;
-      std::memcpy(pixel_of(memory, image, from + i) + channel, row, g.columns * sizeof *row);
+      std::memcpy(pixel_of(s_.y, memory, image, from + i) + channel, row, g.columns * sizeof *row);
     }
-  }
-
-  float* pixel_of(const Memory& memory, int64_t image, int64_t pixel) const {
-    const View& y = s_.y;
-    const int64_t row = pixel / y.sizes[2], column = pixel % y.sizes[2];
-    const int64_t offset = image * y.strides[0] + row * y.strides[1] + column * y.strides[2];
-    return reinterpret_cast<float*>(y.at<uint8_t>(memory) + offset);
   }
 
   const BlockGemmOps& ops_;

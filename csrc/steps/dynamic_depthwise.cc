@@ -6,6 +6,7 @@
 #include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/common/lines.h"
+#include "steps/common/pixels.h"
 
 namespace intact {
 namespace {
@@ -60,7 +61,7 @@ class DynamicDepthwiseStep final : public Step {
       const int64_t image = item / blocks_, from = item % blocks_ * rows_;
       const int64_t pixels = std::min(rows_, pixels_ - from);
       for (int64_t i = 0; i < pixels; ++i) {
-        room.y[i] = pixel_of(memory, image, from + i);
+        room.y[i] = pixel_of(s_.y, memory, image, from + i);
         point_to_taps(memory, room, image, from + i, room.x + i * taps_);
       }
       d.pixels = static_cast<size_t>(pixels);
@@ -145,13 +146,6 @@ class DynamicDepthwiseStep final : public Step {
         *to++ = is_there ? from + row * x.strides[1] + column * x.strides[2] : room.zeros;
       }
     }
-  }
-
-  float* pixel_of(const Memory& memory, int64_t image, int64_t pixel) const {
-    const View& y = s_.y;
-    const int64_t row = pixel / y.sizes[2], column = pixel % y.sizes[2];
-    const int64_t offset = image * y.strides[0] + row * y.strides[1] + column * y.strides[2];
-    return reinterpret_cast<float*>(y.at<uint8_t>(memory) + offset);
   }
 
   const DynamicDepthwiseOps& ops_;

@@ -89,26 +89,9 @@ struct BlockLinear final : PlanStep {
     to.finish(binding);
   }
 
-  // One range for all rows is a row for each of them.
-  static View ranges_of(Binding& binding, int value, int64_t rows) {
-    View found = rows_read(binding, value);
-    if (binding.shape(value).rank == 0) {
-      found.sizes[0] = rows;
-      found.strides[0] = 0;
-    }
-    return found;
-  }
-
   BlockLinearSpec weights(Binding& binding, const BlockCut& cut, bool has_zeros) const {
     const PackedBlocks packed(binding, w);
-    BlockLinearSpec spec{};
-    spec.bits = packed.bits;
-    spec.weight = packed.codes;
-    spec.scales = packed.scales;
-    spec.zeros = packed.zeros;
-    spec.zero = packed.zero;
-    spec.minima = packed.minima;
-    if (bias != kNoValue) spec.bias = packed.values<float>(binding, bias, "block_bias", Type::f32);
+    BlockLinearSpec spec = packed.spec(binding, bias);
     if (has_zeros) spec.sums = packed.sums(binding, w.weight, cut);
     return spec;
   }

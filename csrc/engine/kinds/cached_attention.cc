@@ -77,8 +77,6 @@ struct CachedAttention final : PlanStep {
   }
 
  private:
-  static constexpr int64_t kScaleBytes = sizeof(float);  // behind int8 codes of a head
-
   static void check_cache(const Checker& checker, int made, int past) {
     checker.that(checker.is(made, Type::f32) || checker.is(made, Type::f16) || checker.is(made, Type::i8),
                  "a cache of float32, float16 or int8");
@@ -91,7 +89,7 @@ struct CachedAttention final : PlanStep {
   }
 
   Shape cache_shape(const Sizes& sizes, int made, int past, const Shape& queries, int64_t size) const {
-    if (sizes.plan().tensor(made).type == Type::i8) size += kScaleBytes;
+    if (sizes.plan().tensor(made).type == Type::i8) size += int64_t{CacheRows::kScaleBytes};
     int64_t least = queries[1];
     if (past != kNoValue) {
       const Shape& old = sizes.of(past);

@@ -80,19 +80,8 @@ struct ChosenBlockLinear final : PlanStep {
   }
 
   void add_codes(Binding& binding, const PackedBlocks& packed, const ChosenBlockSpec& rows) const {
-    View scales = rows_read(binding, x_scales);
-    if (binding.shape(x_scales).rank == 0) {
-      scales.sizes[0] = rows.x.sizes[0];
-      scales.strides[0] = 0;
-    }
-    BlockLinearSpec weights{};
-    weights.bits = packed.bits;
-    weights.weight = packed.codes;
-    weights.scales = packed.scales;
-    weights.zeros = packed.zeros;
-    weights.zero = packed.zero;
-    weights.minima = packed.minima;
-    if (bias != kNoValue) weights.bias = packed.values<float>(binding, bias, "block_bias", Type::f32);
+    const View scales = ranges_of(binding, x_scales, rows.x.sizes[0]);
+    const BlockLinearSpec weights = packed.spec(binding, bias);
     const BlockGemmOps* const many = binding.kernels.block_gemm;
     const bool is_few = rows.y.sizes[0] / groups < static_cast<int64_t>(many->least_rows);
     binding.add(make_chosen_block_codes(is_few ? *binding.kernels.block_gemm_of_few : *many,

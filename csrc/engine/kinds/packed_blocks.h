@@ -8,6 +8,7 @@
 
 #include "engine/binding.h"
 #include "engine/kinds/block_constants.h"
+#include "engine/kinds/views.h"
 #include "steps/block_linear.h"
 
 namespace intact::engine {
@@ -48,6 +49,16 @@ std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
   return {first, first + values.size() * sizeof(T)};
 }
 
+// Scales or zero points of activations: one range for all rows is a row for each of them.
+inline View ranges_of(Binding& binding, int value, int64_t rows) {
+  View found = rows_read(binding, value);
+  if (binding.shape(value).rank == 0) {
+    found.sizes[0] = rows;
+    found.strides[0] = 0;
+  }
+  return found;
+}
+
 // Packed once for all sizes and all steps that name the same constants.
 struct PackedBlocks {
   PackedBlocks(Binding& binding, const BlockConstants& w)
@@ -76,6 +87,19 @@ struct PackedBlocks {
   View values(Binding& binding, int value, const std::string& form, Type type) const {
     const auto pack = [&](const Bytes& b) { return bytes_of_values(pack_block_values(b.as<T>(), n_)); };
     return packed_vector(binding, binding.packed(value, form, pack, type), type);
+  }
+
+  // The weights of a product of codes; what it reads and writes is open.
+  BlockLinearSpec spec(Binding& binding, int bias) const {
+    BlockLinearSpec found{};
+    found.bits = bits;
+    found.weight = codes;
+    found.scales = scales;
+    found.zeros = zeros;
+    found.zero = zero;
+    found.minima = minima;
+    if (bias != kNoValue) found.bias = values<float>(binding, bias, "block_bias", Type::f32);
+    return found;
   }
 
   int bits;  // of packed codes

@@ -19,6 +19,8 @@ struct CacheKernels {
 
 class CacheRows {
  public:
+  static constexpr size_t kScaleBytes = sizeof(float);  // behind int8 codes of a head
+
   // Throws std::invalid_argument for rows of another type, or that do not hold `size` floats.
   CacheRows(const CacheKernels& kernels, const View& cache, int64_t size)
       : kernels_(kernels), type_(cache.type), size_(static_cast<size_t>(size)) {
@@ -56,8 +58,6 @@ class CacheRows {
   }
 
  private:
-  static constexpr size_t kScaleBytes = sizeof(float);
-
   size_t bytes() const { return type_ == Type::f16 ? sizeof(uint16_t) : sizeof(float); }
 
   void read_row(const uint8_t* row, float* y) const {

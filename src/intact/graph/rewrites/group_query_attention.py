@@ -60,9 +60,10 @@ def cache_limitation(node: ir.Node) -> str:
 
 
 _GROUP_QUERY_INPUTS = 24
+_NARROW_TYPES = {"float16": _T.FLOAT16, "int8": _T.INT8}
 _CACHE_TYPES = {
     ops.MICROSOFT: {_T.FLOAT},
-    ops.NarrowGroupQueryAttention.domain: {_T.FLOAT16, _T.INT8},
+    ops.NarrowGroupQueryAttention.domain: {*_NARROW_TYPES.values()},
 }
 
 
@@ -84,7 +85,6 @@ def _has_known_room(node: ir.Node, at: int) -> bool:
     )
 
 
-_NARROW_TYPES = {"float16": _T.FLOAT16, "int8": _T.INT8}
 _PASTS, _PRESENTS = (3, 4), (1, 2)
 
 
