@@ -79,20 +79,6 @@ class PythonHost final : public engine::Host {
     require(shapes.size() == part.writes.size(), "a shape for each tensor that a part makes");
     return shapes;
   }
-  std::vector<engine::Value> values(const engine::PlanStep& step, const engine::Sizes& sizes) override {
-    nb::dict known;
-    const engine::DimTable& dims = sizes.plan().dims;
-    for (size_t i = 0; i < dims.size(); ++i) {
-      const auto& size = sizes.known_dims()[i];
-      if (size) known[nb::str(dims.text({0, static_cast<int>(i)}).c_str())] = *size;
-    }
-    std::vector<engine::Value> values;
-    for (nb::handle array : nb::iter(host_.attr("values")(step.index, known))) {
-      values.push_back({shape_of(array.attr("shape")), bytes_of_array(nb::borrow(array))});
-    }
-    require(values.size() == step.writes.size(), "an array for each tensor that a model of sizes makes");
-    return values;
-  }
   bool asks_for_layers() override { return asks_; }
   // Where nobody asks for layers, the default runs.
   size_t choose_form(const std::string& layer, std::span<const char* const> forms, size_t standard) override {
@@ -261,6 +247,12 @@ std::vector<int64_t> times(const HostedBound& hosted) {
   return counts;
 }
 
+// What runs read of what was made when the plan was bound.
+nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> held_values(const HostedBound& hosted) {
+  const auto bytes = hosted.bound.held_values();
+  return {bytes.data(), {bytes.size()}};
+}
+
 // Of all tensors.
 nb::list shapes(const HostedBound& hosted) {
   nb::list found;
@@ -320,6 +312,8 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("input_blocks", [](const HostedBound& b) { return b.bound.input_blocks(); })
       .def_prop_ro("output_blocks", [](const HostedBound& b) { return b.bound.output_blocks(); })
       .def_prop_ro("held_bytes", [](const HostedBound& b) { return b.bound.held_bytes(); })
+      .def_prop_ro("held_block", [](const HostedBound& b) { return b.bound.held_block(); })
+      .def_prop_ro("held_values", &held_values, nb::rv_policy::reference_internal)
       .def_prop_ro("arena_bytes", [](const HostedBound& b) { return b.bound.program().blocks()[0].bytes; })
       .def_prop_ro("choices", &choices)
       .def_prop_ro("labels", &labels)

@@ -33,8 +33,7 @@ View dense_view(uint32_t block, size_t offset, Type type, const Shape& shape) {
 
 Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownDims& known_,
                  const std::vector<Shape>& shapes, const Layout& layout, const std::vector<Place>& places,
-                 int64_t arena, Program& program, Owners& owners, const std::map<int, Bytes>& values,
-                 Layers& layers, Host* host)
+                 int64_t arena, Program& program, Owners& owners, Layers& layers, Host* host)
     : plan(plan_),
       kernels(kernels_),
       known(known_),
@@ -47,7 +46,6 @@ Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownD
       program_(program),
       owners_(owners),
       constants_(plan_.constants.size()),
-      values_(values),
       layers_(layers),
       host_(host),
       planned_(arena),

@@ -33,8 +33,7 @@ class Binding {
  public:
   Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownDims& known_,
           const std::vector<Shape>& shapes, const Layout& layout, const std::vector<Place>& places,
-          int64_t arena, Program& program, Owners& owners, const std::map<int, Bytes>& values, Layers& layers,
-          Host* host_ = nullptr);
+          int64_t arena, Program& program, Owners& owners, Layers& layers, Host* host_ = nullptr);
 
   const TensorRecord& tensor(int value) const { return plan.tensor(value); }
   const Codes& codes(int value) const { return *plan.tensor(value).codes; }
@@ -56,8 +55,8 @@ class Binding {
   std::span<const T> array(int value) {
     return plan.array(value).as<T>();
   }
-  // What a model of sizes made.
-  const Bytes& value(int tensor) const { return values_.at(tensor); }
+  // Sizes of the plan in numbers.
+  std::vector<int64_t> numbers(const std::vector<Dim>& dims) const { return plan.dims.numbers(dims, known); }
   // An array made now, dense, as native steps read it.
   template <class T>
   View hold(const std::vector<T>& values, Type type, const Shape& shape) {
@@ -139,7 +138,6 @@ class Binding {
   std::vector<View> constants_;  // by number; of rank -1: not held yet
   std::vector<std::shared_ptr<const Step>> made_;
   size_t steps_before_ = 0, held_bytes_ = 0;
-  const std::map<int, Bytes>& values_;
   Layers& layers_;
   Host* const host_;
   const PlanStep* step_ = nullptr;  // that is bound

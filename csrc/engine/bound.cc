@@ -14,6 +14,12 @@ Failure refusal_of(const PlanStep* step, const std::invalid_argument& error) {
           std::string("'") + error.what() + "'", "a step that native code can run"};
 }
 
+// The error for a step that met an index of nothing.
+Failure index_failure(const PlanStep* step) {
+  const std::string where = step == nullptr ? "a copy" : step->where();
+  return {INTACT_BAD_INDEX, where + ": got an index of rows that are not there, want rows that are"};
+}
+
 }  // namespace
 
 OpenPlan::OpenPlan(Bytes file, const std::string& where, int threads, const char* max_isa,
@@ -75,6 +81,12 @@ void Bound::place_tensors(const ArenaPlan& arena) {
     const bool is_input = std::count(plan.inputs.begin(), plan.inputs.end(), array.value) > 0;
     if (!is_input) blocks[static_cast<size_t>(array.value)] = block;
   }
+  if (held_.has_some) {
+    const auto bytes = static_cast<size_t>(arena.held_nbytes);
+    const std::shared_ptr<uint8_t> memory(make_aligned(bytes + kSlack));
+    held_values_ = {{memory.get(), bytes}, memory};
+    held_block_ = program_.constant(memory.get(), bytes);
+  }
   std::vector<uint32_t> private_blocks(plan.tensors.size(), 0);
   const auto threads = static_cast<size_t>(target_.pool.threads());
   for (size_t i = 0; i < repeated_.size(); ++i) {
@@ -89,7 +101,8 @@ void Bound::place_tensors(const ArenaPlan& arena) {
   for (size_t i = 0; i < places_.size(); ++i) {
     const auto root = static_cast<size_t>(layout_.roots[i]);
     const int64_t offset = arena.offsets[root];
-    places_[i] = {offset < 0 ? blocks[root] : private_blocks[root],
+    const uint32_t own = held_.tensors[i] ? held_block_ : private_blocks[root];
+    places_[i] = {offset < 0 ? blocks[root] : own,
                   static_cast<size_t>(std::max<int64_t>(offset, 0) + layout_.frames[i].first)};
   }
   for (const auto& [offset, bytes] : arena.taken) {
@@ -121,7 +134,7 @@ Place Bound::window(const MicroBatches& steps, int tensor) {
   const auto at = static_cast<size_t>(tensor), root = static_cast<size_t>(layout_.roots[at]);
   const Frame& frame = layout_.frames[at];
   const Place& place = places_[at];
-  const size_t start = place.block == 0 ? place.offset - static_cast<size_t>(frame.first) : 0;
+  const size_t start = place.offset - static_cast<size_t>(frame.first);
   const uint32_t block =
       program_.window(Window::Of::time, place.block, start, static_cast<size_t>(layout_.frames[root].nbytes),
                       static_cast<size_t>(steps.images * frame.strides[0]), static_cast<size_t>(steps.times));
@@ -150,10 +163,49 @@ void Bound::begin_times(const MicroBatches& steps, Binding& binding) {
   binding.cut(std::move(sizes), std::move(places));
 }
 
+// They write memory of the binding's own, which is a constant of the program of runs.
+void Bound::hold_values(const ArenaPlan& arena) {
+  if (!held_.has_some) return;
+  Plan& plan = target_.plan;
+  Program program;
+  Owners owners;
+  const uint32_t block = program.output(held_values_.bytes.size());
+  std::vector<Place> places = places_;
+  for (size_t v = 0; v < places.size(); ++v) {
+    if (held_.tensors[v]) places[v].block = block;
+  }
+  Binding binding(plan, target_.kernels, target_.pool.threads(), known_, shapes_, layout_, places, 0, program,
+                  owners, target_.layers);
+  std::vector<std::pair<std::shared_ptr<const Step>, const PlanStep*>> made;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    if (!held_.steps[i]) continue;
+    const PlanStep& step = *plan.steps[i];
+    try {
+      binding.add_step(step);
+    } catch (const std::invalid_argument& error) {
+      throw refusal_of(&step, error);
+    }
+    for (auto& native : binding.take()) made.emplace_back(std::move(native), &step);
+  }
+  program.arena(static_cast<size_t>(binding.arena()));
+  for (const auto& [native, step] : made) {
+    try {
+      program.add(native);
+    } catch (const std::invalid_argument& error) {
+      throw refusal_of(step, error);
+    }
+  }
+  Context context(program, target_.pool, make_workspace());
+  context.place(block, held_values_.bytes.data(), held_values_.bytes.size());
+  const size_t ended = context.run(0, made.size(), nullptr);
+  if (ended < made.size()) throw index_failure(made[ended].second);
+  held_bytes_ += static_cast<size_t>(arena.held_nbytes);
+}
+
 void Bound::make_steps(int64_t arena, int64_t outside) {
   Plan& plan = target_.plan;
   Binding binding(plan, target_.kernels, target_.pool.threads(), known_, shapes_, layout_, places_, arena,
-                  program_, owners_, values_, target_.layers, target_.host);
+                  program_, owners_, target_.layers, target_.host);
   std::vector<std::shared_ptr<const Step>> made;
   const auto extend = [&](const PlanStep* label, Copied copied = {-1, false}) {
     for (auto& step : binding.take()) {
@@ -172,6 +224,7 @@ void Bound::make_steps(int64_t arena, int64_t outside) {
   auto next = repeated_.begin();
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const PlanStep& step = *plan.steps[i];
+    if (held_.steps[i]) continue;
     try {
       if (next != repeated_.end() && i == next->begin) {
         begin_times(*next, binding);
@@ -197,8 +250,8 @@ void Bound::make_steps(int64_t arena, int64_t outside) {
       binding.add(copy_outer(binding, outer_outputs_[i], outputs_[i], false));
     extend(nullptr, {v, false});
   }
-  check_bytes(outside + binding.arena());
-  held_bytes_ = binding.held_bytes();
+  check_bytes(outside + binding.arena() + static_cast<int64_t>(held_values_.bytes.size()));
+  held_bytes_ += binding.held_bytes();
   program_.arena(static_cast<size_t>(binding.arena()));
   for (size_t i = 0; i < made.size(); ++i) {
     try {
@@ -214,18 +267,17 @@ Bound::Bound(const Target& target, const std::vector<Shape>& inputs, const Calle
     : Bound(target, infer_sizes(target.plan, inputs), arrays) {}
 
 Bound::Bound(const Target& target, Sizes sizes, const CallerArrays& arrays)
-    : target_(target),
-      known_(std::move(sizes).known()),
-      values_(std::move(sizes).values()),
-      shapes_(std::move(sizes).shapes()) {
+    : target_(target), known_(std::move(sizes).known()), shapes_(std::move(sizes).shapes()) {
   const int64_t outside = check_sizes();
   outer_inputs_ = outer_arrays(target.plan.inputs, arrays.inputs, false);
   outer_outputs_ = outer_arrays(target.plan.outputs, arrays.outputs, true);
   choose_layout();
   const int threads = target.pool.threads();
-  const ArenaPlan arena = plan_memory(target.plan, layout_, repeated_, threads, target.is_whole);
-  check_bytes(outside + arena.nbytes);
+  held_ = find_held(target.plan, layout_);
+  const ArenaPlan arena = plan_memory(target.plan, layout_, held_, repeated_, threads, target.is_whole);
+  check_bytes(outside + arena.nbytes + arena.held_nbytes);
   place_tensors(arena);
+  hold_values(arena);
   make_steps(arena.nbytes, outside);
   if (target.host == nullptr) {  // nobody else asks where tensors lie: memory that the next binding has again
     layout_ = {};
@@ -263,8 +315,7 @@ void Bound::run(const void* const* inputs, void* const* outputs, const std::atom
   const size_t end = program_.steps().size(), ended = context_->run(0, end, seconds, &cancelled);
   if (ended < end) {
     if (!context_->failed()) throw Failure(INTACT_CANCELLED, "the run was cancelled");
-    const std::string where = labels_[ended] == nullptr ? "a copy" : labels_[ended]->where();
-    throw Failure(INTACT_BAD_INDEX, where + ": got an index of rows that are not there, want rows that are");
+    throw index_failure(labels_[ended]);
   }
 }
 

@@ -92,6 +92,9 @@ class Bound {
   // How often all steps from one on run, up to the next one that is named here.
   const std::map<size_t, size_t>& repeats() const { return repeats_; }
   size_t held_bytes() const { return held_bytes_; }
+  // What runs read of what was made when this was bound: the block, and its memory.
+  uint32_t held_block() const { return held_block_; }
+  std::span<const uint8_t> held_values() const { return held_values_.bytes; }
 
  private:
   // The input or output that a native step copies; -1: it is of a step of the plan.
@@ -101,6 +104,8 @@ class Bound {
   };
 
   void place_tensors(const ArenaPlan& arena);
+  // Runs the steps that run once.
+  void hold_values(const ArenaPlan& arena);
   void choose_layout();
   Bound(const Target& target, Sizes sizes, const CallerArrays& arrays);
   std::vector<OuterArray> outer_arrays(const std::vector<int>& ports, const std::vector<CallerArray>& arrays,
@@ -115,11 +120,13 @@ class Bound {
 
   const Target target_;
   const KnownDims known_;
-  const std::map<int, Bytes> values_;
   const std::vector<Shape> shapes_;
   std::vector<OuterArray> outer_inputs_, outer_outputs_;
   std::vector<MicroBatches> repeated_;
   Layout layout_;
+  Held held_;
+  Bytes held_values_;  // memory of what is held
+  uint32_t held_block_ = 0;
   std::vector<Place> places_;
   std::vector<uint32_t> inputs_, outputs_;  // blocks
   std::vector<const PlanStep*> labels_;

@@ -83,6 +83,16 @@ std::optional<int64_t> DimTable::value_of(const Dim& dim, const KnownDims& known
   return compute(roots_[place], known);
 }
 
+std::vector<int64_t> DimTable::numbers(const std::vector<Dim>& dims, const KnownDims& known) const {
+  std::vector<int64_t> found;
+  for (const Dim& dim : dims) {
+    const auto value = value_of(dim, known);
+    if (!value) fail(INTACT_BAD_SHAPE, "the size " + text(dim), "no number", "a size that inputs tell");
+    found.push_back(*value);
+  }
+  return found;
+}
+
 int64_t DimTable::learn(const Dim& dim, int64_t size, KnownDims& known) const {
   if (const auto value = value_of(dim, known)) return *value;
   known[static_cast<size_t>(dim.text)] = size;

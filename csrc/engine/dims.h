@@ -28,6 +28,8 @@ class DimTable {
   Dim intern(std::string_view text);
   // A size in numbers; nothing where a name in it is not known, or it is beyond any tensor's.
   std::optional<int64_t> value_of(const Dim& dim, const KnownDims& known) const;
+  // The same of several. Throws Failure where nobody knows one.
+  std::vector<int64_t> numbers(const std::vector<Dim>& dims, const KnownDims& known) const;
   // What a size is: as known, or as the known ones tell, or else `size`, which is known then.
   int64_t learn(const Dim& dim, int64_t size, KnownDims& known) const;
   size_t size() const { return texts_.size(); }

@@ -136,6 +136,12 @@ Dim Fields::dim(const Json& value) const {
   return names_->dims.intern(value.text);
 }
 
+std::vector<Dim> Fields::dims(std::string_view key) {
+  std::vector<Dim> found;
+  for (const Json& value : list(key).items) found.push_back(dim(value));
+  return found;
+}
+
 std::vector<std::array<int64_t, 2>> Fields::pairs(std::string_view key) {
   std::vector<std::array<int64_t, 2>> found;
   for (const Json& value : list(key).items) found.push_back(of_list<2>(value, key));

@@ -63,6 +63,7 @@ class Fields {
   std::vector<std::string> names(std::string_view key) const;
   // A size, as `value` says it.
   Dim dim(const Json& value) const;
+  std::vector<Dim> dims(std::string_view key);
   // A list of pairs.
   std::vector<std::array<int64_t, 2>> pairs(std::string_view key);
   // The object or list itself.

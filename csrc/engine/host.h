@@ -15,12 +15,6 @@ namespace intact::engine {
 class PlanStep;
 class Sizes;
 
-// An array that follows from sizes alone.
-struct Value {
-  Shape shape;
-  Bytes bytes;
-};
-
 class Host {
  public:
   virtual ~Host() = default;
@@ -36,9 +30,6 @@ class Host {
 
   // Sizes of what a part makes, in the order of its `writes`, where the plan does not say them.
   virtual std::vector<Shape> part_shapes(const PlanStep& part, const Sizes& sizes) = 0;
-  // Arrays that a model of sizes makes, in that order.
-  virtual std::vector<Value> values(const PlanStep& step, const Sizes& sizes) = 0;
-
   // Whether layers have to say what they are called.
   virtual bool asks_for_layers() = 0;
   // The place of the form of a layer that runs. `standard`: that of the default.

@@ -13,7 +13,8 @@ constexpr int kNone = -1;
 // Which tensor's memory a tensor has, and when that memory is taken.
 class Lifetimes {
  public:
-  Lifetimes(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated, bool is_whole)
+  Lifetimes(const Plan& plan, const Layout& layout, const Held& held,
+            const std::vector<MicroBatches>& repeated, bool is_whole)
       : plan_(plan),
         layout_(layout),
         is_whole_(is_whole),
@@ -23,7 +24,11 @@ class Lifetimes {
         spans(plan.tensors.size()) {
     for (size_t i = 0; i < plan.steps.size(); ++i) {
       for (const int v : plan.steps[i]->reads) {
-        if (plan.is_tensor(v)) dies_[at(root(v))] = static_cast<int>(i);
+        // What is held is read by all runs, and by other steps that are held while it is made.
+        if (plan.is_tensor(v)) {
+          int& dies = dies_[at(root(v))];
+          dies = std::max(dies, held.tensors[at(v)] && !held.steps[i] ? last_ : static_cast<int>(i));
+        }
       }
     }
     for (const int v : plan.outputs) dies_[at(root(v))] = last_;
@@ -145,13 +150,22 @@ int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offset
   return most;
 }
 
-ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated,
-                      int threads, bool is_whole) {
-  const Lifetimes lifetimes(plan, layout, repeated, is_whole);
+ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const Held& held,
+                      const std::vector<MicroBatches>& repeated, int threads, bool is_whole) {
+  const Lifetimes lifetimes(plan, layout, held, repeated, is_whole);
   const size_t count = plan.tensors.size();
   ArenaPlan found;
   std::vector<Span> spans = lifetimes.spans;
   std::vector<int64_t> own(count + repeated.size(), -1);
+  if (held.has_some) {
+    std::vector<Span> kept(count);
+    for (size_t v = 0; v < count; ++v) {
+      if (!held.tensors[v]) continue;
+      kept[v] = spans[v];
+      spans[v].is_used = false;
+    }
+    found.held_nbytes = place_spans(kept, own);
+  }
   for (size_t i = 0; i < repeated.size(); ++i) {
     const MicroBatches& steps = repeated[i];
     std::vector<Span> inner(count);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "engine/held.h"
 #include "engine/layout.h"
 #include "engine/micro_batches.h"
 
@@ -21,17 +22,17 @@ struct Span {
 int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offsets);
 
 struct ArenaPlan {
-  std::vector<int64_t> offsets;                         // by tensor; -1: it lies in a caller's array
+  std::vector<int64_t> offsets;  // by tensor; -1: it lies in a caller's array. Of what is held, in its memory
   // Offset and bytes of the first thread's memory, for each of the micro-batches, within which the offsets of
   // their inner tensors lie.
   std::vector<std::pair<int64_t, int64_t>> threads;
   std::vector<std::pair<int64_t, int64_t>> taken;  // offset and bytes of what lies in the arena
-  int64_t nbytes = 0;
+  int64_t nbytes = 0, held_nbytes = 0;
 };
 
 // Throws Failure (INTACT_BAD_SHAPE) where tensors take more memory than any machine has.
 // `is_whole`: no tensor takes the place of another.
-ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const std::vector<MicroBatches>& repeated,
-                      int threads, bool is_whole = false);
+ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const Held& held,
+                      const std::vector<MicroBatches>& repeated, int threads, bool is_whole = false);
 
 }  // namespace intact::engine

@@ -82,12 +82,14 @@ MicroBatches cut(const Plan& plan, const std::vector<Shape>& shapes, size_t begi
 
 std::vector<MicroBatches> find_micro_batches(const Plan& plan, const std::vector<Shape>& shapes, int threads,
                                              int64_t near_bytes) {
+  const auto is_apart = [&](size_t i) {
+    return !plan.of_sizes[i] && treats_images_apart(plan, *plan.steps[i]);
+  };
   std::vector<MicroBatches> found;
   for (size_t begin = 0; begin < plan.steps.size();) {
     size_t end = begin;
-    const bool apart = treats_images_apart(plan, *plan.steps[begin]);
-    const int64_t batch = apart ? batch_of(plan, shapes, *plan.steps[begin]) : 0;
-    while (end < plan.steps.size() && batch > 1 && treats_images_apart(plan, *plan.steps[end]) &&
+    const int64_t batch = is_apart(begin) ? batch_of(plan, shapes, *plan.steps[begin]) : 0;
+    while (end < plan.steps.size() && batch > 1 && is_apart(end) &&
            pays(plan, shapes, batch, *plan.steps[end])) {
       ++end;
     }

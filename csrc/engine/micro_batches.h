@@ -29,7 +29,7 @@ struct MicroBatches {
 constexpr int64_t kNearBytes = int64_t{1} << 20;
 
 // Where it pays, in order, for so many threads: while an image has more bytes than the weights, which come
-// anew each time.
+// anew each time. Steps that follow from sizes run once for all.
 std::vector<MicroBatches> find_micro_batches(const Plan& plan, const std::vector<Shape>& shapes, int threads,
                                              int64_t near_bytes = kNearBytes);
 

@@ -39,33 +39,4 @@ void Part::infer(Sizes& sizes) const {
   for (size_t i = 0; i < writes.size(); ++i) sizes.bind(writes[i], shapes[i]);
 }
 
-SizesModel::SizesModel(Fields& fields, Host& host_) : PlanStep(fields, {}), host(host_) {
-  fields.many("writes", Role::write);
-}
-
-void SizesModel::infer(Sizes& sizes) const {
-  std::vector<Value> values = host.values(*this, sizes);
-  for (size_t i = 0; i < writes.size(); ++i) {
-    sizes.bind(writes[i], values[i].shape);
-    const auto bytes = product(elements(values[i].shape), sizes.plan().tensor(writes[i]).itemsize());
-    if (static_cast<int64_t>(values[i].bytes.bytes.size()) != bytes) {
-      fail_file(where(), "an array of another type", "what the plan says");
-    }
-    sizes.hold_value(writes[i], std::move(values[i].bytes));
-  }
-}
-
-void SizesModel::bind(Binding& binding) const {
-  for (const int y : writes) {
-    const View held = binding.keep(binding.value(y), binding.tensor(y).type, binding.shape(y));
-    binding.add(make_copy(*binding.kernels.transpose, {held, binding.view(y)}));
-  }
-}
-
-std::unique_ptr<PlanStep> read_hosted_step(std::string_view kind, Fields& fields, Host& host) {
-  if (kind == "part") return std::make_unique<Part>(fields, host);
-  if (kind == "sizes_model") return std::make_unique<SizesModel>(fields, host);
-  return nullptr;
-}
-
 }  // namespace intact::engine

@@ -17,16 +17,4 @@ struct Part final : PlanStep {
   const bool may_guess;  // sizes come from a run on zeros, which values of the inputs may contradict
 };
 
-// A model of sizes, which the host works out when sizes are known; a run copies what came out.
-struct SizesModel final : PlanStep {
-  SizesModel(Fields& fields, Host& host_);
-  void infer(Sizes& sizes) const override;
-  void bind(Binding& binding) const override;
-
-  Host& host;
-};
-
-// nullptr for another kind than "part" and "sizes_model".
-std::unique_ptr<PlanStep> read_hosted_step(std::string_view kind, Fields& fields, Host& host);
-
 }  // namespace intact::engine

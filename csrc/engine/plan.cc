@@ -159,8 +159,10 @@ class Reader {
       const Json& entry = list.items[i];
       Fields fields(entry, where_ + ".steps[" + std::to_string(i) + "]", &names_);
       const std::string kind = fields.text("kind");
-      auto step = host_ == nullptr ? nullptr : read_hosted_step(kind, fields, *host_);
-      if (step == nullptr) {
+      std::unique_ptr<PlanStep> step;
+      if (host_ != nullptr && kind == "part") {
+        step = std::make_unique<Part>(fields, *host_);
+      } else {
         if (!is_kind(kind)) fail_file(fields.where() + ".kind", kind, "a kind of step");
         step = read_step(kind, fields);
       }
@@ -372,9 +374,22 @@ void Plan::finish(bool is_whole) {
   check_order(*this);
   for (const auto& step : steps) step->check(Checker(*this, *step));
   connect();
+  of_sizes.assign(steps.size(), false);
   if (is_whole) return;
   fuse(*this);
   connect();
+  find_steps_of_sizes();
+}
+
+void Plan::find_steps_of_sizes() {
+  std::vector<bool> made(tensors.size());
+  of_sizes.assign(steps.size(), false);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto decided = [&](int v) { return is_constant(v) || made[static_cast<size_t>(v)]; };
+    const bool is_part = dynamic_cast<const Part*>(steps[i].get()) != nullptr;
+    of_sizes[i] = !is_part && std::all_of(steps[i]->reads.begin(), steps[i]->reads.end(), decided);
+    for (const int v : steps[i]->writes) made[static_cast<size_t>(v)] = of_sizes[i];
+  }
 }
 
 void Plan::connect() {

@@ -20,7 +20,7 @@ class Plan {
   // Throws Failure: INTACT_BAD_FILE for what no writer of plans makes; INTACT_UNSUPPORTED for a plan with
   // parts that ONNX Runtime or Python runs, which names them.
   Plan(Bytes file, const std::string& where);
-  // The same JSON for a host, which has the arrays and runs what it calls a "part" or a "sizes_model".
+  // The same JSON for a host, which has the arrays and runs what it calls a "part".
   // `is_whole`: every tensor is asked for, so that no steps run as one.
   Plan(const std::string& json, Host& host, bool is_whole);
   Plan(const Plan&) = delete;
@@ -58,8 +58,11 @@ class Plan {
   std::optional<SelfTest> selftest;
   // Outputs that no step reads: the sizes that a file declares of them do not bind what is made.
   std::vector<bool> is_loose;
+  // Steps whose numbers no input decides, but sizes. Where every tensor is asked for, none counts.
+  std::vector<bool> of_sizes;
 
  private:
+  void find_steps_of_sizes();
   void finish(bool is_whole);
   void connect();
 

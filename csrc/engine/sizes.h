@@ -1,7 +1,6 @@
 // What a step asks about the sizes of what it reads, once those of the plan's inputs are known.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -30,6 +29,9 @@ class Sizes {
   int declared_rank(int tensor) const { return plan_.tensor(tensor).rank(); }
   // A size of the plan in numbers; nothing where it is not known.
   std::optional<int64_t> value_of(const Dim& dim) const { return plan_.dims.value_of(dim, known_); }
+  std::vector<int64_t> numbers(const std::vector<Dim>& dims) const {
+    return plan_.dims.numbers(dims, known_);
+  }
   // Stores a tensor's sizes, and learns those of its named dimensions. Throws Failure (INTACT_BAD_SHAPE)
   // where they contradict what the plan says.
   void bind(int tensor, const Shape& shape);
@@ -40,14 +42,11 @@ class Sizes {
   // Of the product of [..., i, k] by [..., k, j], leading axes broadcast.
   Shape product_shape(int a, int b) const;
 
-  // Stores what follows from sizes alone.
-  void hold_value(int tensor, Bytes bytes) { values_[tensor] = std::move(bytes); }
   // From now on sizes are known from runs on zeros: contradictions say that values decide them.
   void begin_guesses() { is_guessed_ = true; }
   bool is_guessed() const { return is_guessed_; }
 
   std::vector<Shape> shapes() && { return std::move(shapes_); }
-  std::map<int, Bytes> values() && { return std::move(values_); }
   const KnownDims& known_dims() const { return known_; }
   KnownDims known() && { return std::move(known_); }
   const Plan& plan() const { return plan_; }
@@ -56,7 +55,6 @@ class Sizes {
   const Plan& plan_;
   std::vector<Shape> shapes_;
   KnownDims known_;
-  std::map<int, Bytes> values_;
   bool is_guessed_ = false;
 };
 

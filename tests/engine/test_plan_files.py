@@ -178,7 +178,7 @@ def example():
         s.Expand("expand", (), "me", "ex"),
         *attention_steps(),
         *block_steps(),
-        s.ShapeArithmetic("sizes", ("Shape1",), ("n",), (("batch", '=["*","batch",8]'),), ("n",)),
+        s.SizeVector("sizes", ("Shape1",), "n", ("batch", '=["*","batch",8]')),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
     )

@@ -19,7 +19,6 @@ from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile, Timing, work_of
 from intact.engine.shapes import SizesDiffer, fallback_shapes, infer_shapes, loose_outputs
 from intact.engine.steps import FallbackSubgraph, Shape, Step
-from intact.engine.steps.base.onnx_step import OnnxStep
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.wiring import writes
 from intact.errors import IntactError, QuantValueError
@@ -96,7 +95,7 @@ class ReferenceBackend:
     def check(self, plan: Plan) -> None:
         """Refuse models for ONNX Runtime that no plan of ours holds; names the step."""
         for step in plan.steps:
-            if isinstance(step, OnnxStep) and step.model:
+            if isinstance(step, FallbackSubgraph):
                 step.check_model(plan.constants, plan.tensors)
 
     def compile(
@@ -112,11 +111,7 @@ class ReferenceBackend:
                 plan, step, input_shapes, lambda part: part.session(plan.constants, plan.tensors, 1)
             )
 
-        inferred = infer_shapes(
-            plan, shapes, fallback,
-            lambda step, sizes: step.compute(sizes, lambda: step.session(plan.constants, plan.tensors, 1)),
-        )  # fmt: skip
-        return ReferenceExecutable(plan, inferred)
+        return ReferenceExecutable(plan, infer_shapes(plan, shapes, fallback))
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Return every tensor, as `evaluate` does."""

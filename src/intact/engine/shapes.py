@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.steps import Call, FallbackSubgraph, Shape, ShapeArithmetic, Step
+from intact.engine.steps import Call, FallbackSubgraph, Shape, Step
 from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import QuantValueError, UnsupportedError
@@ -24,24 +24,13 @@ FallbackShapes = Callable[[Step, Mapping[str, Shape]], Mapping[str, Shape]]
 """The sizes of what a step makes that no kernel does, from those of the tensors so far."""
 
 
-Computed = Mapping[str, NDArray[np.generic]]
-Compute = Callable[[ShapeArithmetic, Mapping[str, int]], Computed]
-"""Function that computes sizes from the free sizes by name."""
-
-
-def infer_shapes(
-    plan: Plan,
-    inputs: Mapping[str, Shape],
-    fallback: FallbackShapes,
-    compute: Compute,
-) -> dict[str, Shape]:
+def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShapes) -> dict[str, Shape]:
     """Infer the sizes of all tensors of a plan, in ONNX's order.
 
     Args:
         plan: The plan.
         inputs: Sizes of its inputs.
         fallback: For steps that no kernel does, where the plan does not say what they make.
-        compute: For arithmetic with sizes.
     Raises:
         QuantValueError: Sizes contradict each other or the plan; names tensor and dimension.
     """
@@ -50,10 +39,6 @@ def infer_shapes(
         sizes.bind(name, inputs[name])
     guessed = False
     for step in plan.steps:
-        if isinstance(step, ShapeArithmetic):
-            for name, array in compute(step, sizes.dims).items():
-                sizes.bind(name, array.shape)
-            continue
         try:
             guessed |= _bind_made(step, sizes, fallback)
         except QuantValueError as error:

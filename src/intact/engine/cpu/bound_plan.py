@@ -167,6 +167,11 @@ class Bound:
         """Return the shape of a tensor."""
         return self._native.shape(self._numbers[name])
 
+    @cached_property
+    def held(self) -> tuple[int, NDArray[np.uint8]]:
+        """The block of what was made for these sizes when they were bound, and its bytes."""
+        return self._native.held_block, self._native.held_values
+
     def place(self, name: str) -> Place:
         """Return where a tensor lies."""
         return Place(*self._native.place(self._numbers[name]))

@@ -28,6 +28,7 @@ from intact.engine.steps import (
     Shape,
     Step,
 )
+from intact.engine.steps.base.indices import check_tuples
 from intact.kernels import ARENA, Context
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -108,7 +109,21 @@ def _refuse(plan: Plan, step: Step | None, at: Memory) -> None:
     table = step.weight if isinstance(step, BlockGather) else step.x
     x, index = (read(name) for name in (table, step.index))
     kind = "input" if step.index in plan.inputs else "tensor"
-    step.check_index(index, x.shape, f"{kind} '{step.index}'")
+    where = f"{kind} '{step.index}'"
+    if isinstance(step, (GatherRows, ScatterRows)):
+        check_tuples(index, step.numbers(_free_sizes(plan, at)), where)
+    else:
+        step.check_index(index, x.shape, where)
+
+
+def _free_sizes(plan: Plan, at: Memory) -> dict[str, int]:
+    """Return the sizes that inputs have where the plan leaves them free, by name."""
+    return {
+        dim: size
+        for name in plan.inputs
+        for dim, size in zip(plan.tensors[name].shape, at(name).shape, strict=True)
+        if isinstance(dim, str)
+    }
 
 
 _BY_INDEX = (
@@ -144,6 +159,8 @@ def _memory(plan: Plan, bound: Bound, inputs: Arrays, outputs: Arrays, context: 
             return np.empty(shape, dtype)
         if place.block == ARENA:
             array = context.arena()
+        elif place.block == bound.held[0]:
+            array = bound.held[1]
         else:
             is_input, owner = bound.blocks[place.block]
             array = (inputs if is_input else outputs)[owner]

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from intact.engine.cpu.arrays import to_bytes, to_codes
 from intact.engine.plan import Plan
 from intact.engine.shapes import SizesDiffer, fallback_shapes
-from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, ShapeArithmetic, Step, Tensor
-from intact.engine.steps.base.onnx_step import OnnxStep
+from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, Step, Tensor
 from intact.engine.steps.base.wiring import writes
 from intact.errors import QuantValueError
 
@@ -84,7 +83,7 @@ class FallbackSessions:
         Raises:
             FileFormatError: As for `intact.graph.check_fallback`; names the step.
         """
-        models = {step.model: step for step in self.plan.steps if isinstance(step, OnnxStep) and step.model}
+        models = {step.model: step for step in self.plan.steps if isinstance(step, FallbackSubgraph)}
         for step in models.values():
             step.check_model(self.plan.constants, self.plan.tensors)
 
@@ -92,13 +91,7 @@ class FallbackSessions:
         """Return the shapes of what a step makes: as registered, or found by running it on zeros."""
         return fallback_shapes(self.plan, step, shapes, self._session)
 
-    def compute(self, step: ShapeArithmetic, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        """Compute arithmetic with sizes, on one thread."""
-        return step.compute(sizes, lambda: self._session(step, 1))
-
-    def _session(self, step: OnnxStep, threads: int | None = None) -> Session:
+    def _session(self, step: FallbackSubgraph) -> Session:
         if step.model not in self._sessions:
-            self._sessions[step.model] = step.session(
-                self.plan.constants, self.plan.tensors, threads or self._threads
-            )
+            self._sessions[step.model] = step.session(self.plan.constants, self.plan.tensors, self._threads)
         return self._sessions[step.model]

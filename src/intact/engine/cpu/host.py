@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from intact.engine.backend import Packed
 from intact.engine.codec import encode
-from intact.engine.cpu.fallback import FallbackSessions, check_dtype
+from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.files.plan_files import VERSION
 from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.plan import Plan
 from intact.engine.shapes import SizesUnknown, checksum, peek
-from intact.engine.steps import FallbackSubgraph, Shape, ShapeArithmetic, Step
+from intact.engine.steps import FallbackSubgraph, Shape, Step
 from intact.engine.steps.base.wiring import constants, reads, writes
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.kernels import WEIGHTS
@@ -75,17 +75,6 @@ class PlanHost:
             outputs = dict(self._fallback.shapes(step, inputs))
         return [outputs[name] for name in writes(step)]
 
-    def values(self, index: int, dim_sizes: Mapping[str, int]) -> list[NDArray[Any]]:
-        """Return the arrays that a model of sizes makes, from the free sizes by name."""
-        step = self.plan.steps[index]
-        assert isinstance(step, ShapeArithmetic)
-        arrays = self._fallback.compute(step, dim_sizes)
-        for name, array in arrays.items():
-            check_dtype(f"step '{step.name}': tensor '{name}'", array.dtype, self.plan.tensors[name])
-        return [
-            np.asarray(arrays[name], self.plan.tensors[name].stored_dtype, order="C") for name in writes(step)
-        ]
-
     def asks_for_layers(self) -> bool:
         """Return whether layers have to say what they are called."""
         return self.chooser.asks
@@ -102,8 +91,8 @@ class PlanHost:
 
 
 def record_of(plan: Plan) -> str:
-    """Return the JSON of a plan for native code: that of plan files, but for parts and models of sizes."""
-    named = {name for step in plan.steps if _is_native(step) for name in (*reads(step), *constants(step))}
+    """Return the JSON of a plan for native code: that of plan files, but for parts."""
+    named = {name for step in plan.steps if step.native for name in (*reads(step), *constants(step))}
     arrays = {name: peek(plan, name) for name in plan.constants if name in named}
     return json.dumps({
         "version": VERSION, "tool": "", "byte_order": sys.byteorder,
@@ -118,18 +107,12 @@ def record_of(plan: Plan) -> str:
     })  # fmt: skip
 
 
-def _is_native(step: Step) -> bool:
-    return step.native and not (isinstance(step, ShapeArithmetic) and step.model)
-
-
 def _record_of_step(plan: Plan, step: Step) -> Any:
-    if _is_native(step):
+    if step.native:
         return encode(step)
-    names = {"name": step.name, "nodes": list(step.nodes)}
-    if isinstance(step, ShapeArithmetic):
-        return {"kind": "sizes_model", **names, "writes": list(writes(step))}
     return {
-        "kind": "part", **names, "may_guess": isinstance(step, FallbackSubgraph),
+        "kind": "part", "name": step.name, "nodes": list(step.nodes),
+        "may_guess": isinstance(step, FallbackSubgraph),
         "reads": _tensors_read(plan, step), "writes": list(writes(step)),
     }  # fmt: skip
 

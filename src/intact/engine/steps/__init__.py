@@ -18,7 +18,6 @@ from intact.engine.steps.base.tensors import STRING, Codes, Shape, Tensor
 from intact.engine.steps.base.wiring import writes
 from intact.engine.steps.calls.call import Call
 from intact.engine.steps.calls.onnx import FallbackSubgraph
-from intact.engine.steps.calls.shape_arithmetic import ShapeArithmetic
 from intact.engine.steps.elements.add import Add
 from intact.engine.steps.elements.binary import Binary
 from intact.engine.steps.elements.clip import Clip
@@ -31,6 +30,7 @@ from intact.engine.steps.elements.quantize import Quantize
 from intact.engine.steps.elements.reinterpret import Reinterpret
 from intact.engine.steps.elements.rescale import Rescale
 from intact.engine.steps.elements.rotary import Rotary
+from intact.engine.steps.elements.size_vector import SizeVector
 from intact.engine.steps.elements.split_quantize import SplitQuantize
 from intact.engine.steps.elements.table import Table
 from intact.engine.steps.moves.block_gather import BlockGather
@@ -86,6 +86,6 @@ __all__ = [
     "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows", "GridSample",
     "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce",
     "Reinterpret", "Rescale", "Reshape", "Resize", "Rotary", "ScatterElements", "ScatterRows", "Shape",
-    "ShapeArithmetic", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor",
+    "SizeVector", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor",
     "TopK", "Transpose", "writes",
 ]  # fmt: skip

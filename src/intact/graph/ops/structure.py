@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from intact.graph.ops import attributes
 from intact.graph.ops.record import Kind, Operator
@@ -51,10 +53,10 @@ class ConstantOfShape(Shaped):
     """Inputs: sizes."""
 
     @staticmethod
-    def fill(node: ir.Node) -> float:
-        """Return the number that every element has."""
+    def fill(node: ir.Node) -> NDArray[Any]:
+        """Return the number that every element has, as an array without axes."""
         value_tensor = attributes.tensors(node).get("value")
-        return 0.0 if value_tensor is None else float(value_tensor.numpy().reshape(-1)[0])
+        return np.zeros((), np.float32) if value_tensor is None else value_tensor.numpy().reshape(())
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,7 +72,7 @@ class PlanBuilder:
         steps, tensors, arrays: As in a Plan; steps in no particular order yet.
         done: Nodes that the steps cover.
         reasons: Why nodes are not covered; of products in float, why not in codes.
-        of_sizes: Nodes that depend on the sizes of the graph's inputs alone.
+        numbers: What integer vectors and scalars hold that the sizes of the graph's inputs determine.
     """
 
     model: Model
@@ -83,7 +83,7 @@ class PlanBuilder:
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     done: dict[Node, None] = field(default_factory=dict)
     reasons: dict[Node, str] = field(default_factory=dict)
-    of_sizes: frozenset[Node] = frozenset()
+    numbers: Mapping[Value, tuple[Dim, ...]] = field(default_factory=dict)
 
     # -- reading
 
@@ -193,6 +193,18 @@ class PlanBuilder:
         if array is None:
             raise NoMatch(f"{what} is not a constant")
         return array
+
+    def sizes(self, value: Value | None, what: str) -> tuple[Dim, ...]:
+        """Return the numbers of an integer vector or scalar, constant or as the inputs' sizes determine them.
+
+        Raises:
+            NoMatch: Nobody knows them before a run.
+        """
+        if value in self.constants:
+            return tuple(int(n) for n in self.constant(value, what).reshape(-1))
+        if value is None or value not in self.numbers:
+            raise NoMatch(f"{what} is computed")
+        return self.numbers[value]
 
     # -- writing
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dtype_of, is_float32
-from intact.engine.lower.base.order import Ordered, Part, SizesPart, in_order, values_read
-from intact.engine.lower.base.shape_arithmetic import shape_arithmetic
+from intact.engine.lower.base.order import Part, in_order, values_read
 from intact.engine.plan import Plan
-from intact.engine.steps import FallbackSubgraph, ShapeArithmetic, Step
+from intact.engine.steps import FallbackSubgraph, Step
 from intact.engine.steps.base.wiring import constants, reads, rename_tensors, writes
 from intact.errors import UnsupportedError
 from intact.graph import cut, is_op
@@ -68,13 +67,7 @@ def _all_at_once(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step]]:
 def _steps(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step]]:
     """Return the steps in order, and the builder with all that they name."""
     written, order = in_order(builder)
-    return written, [_step(written, item) for item in order]
-
-
-def _step(builder: PlanBuilder, item: Ordered) -> Step:
-    if isinstance(item, SizesPart):
-        return shape_arithmetic(builder, item.nodes, item.ys)
-    return _subgraph(builder, item) if isinstance(item, Part) else item
+    return written, [_subgraph(written, item) if isinstance(item, Part) else item for item in order]
 
 
 def _note(step: FallbackSubgraph) -> str:
@@ -107,7 +100,7 @@ def _name_codes(
 ) -> list[Step]:
     """Name tensors of codes as the graph names their floats, where that name is free."""
     used = {name for step in steps for name in (*reads(step), *writes(step))}
-    outside = [step for step in steps if not step.native or isinstance(step, ShapeArithmetic)]
+    outside = [step for step in steps if not step.native]
     fixed = {*inputs, *outputs, *(name for step in outside for name in (*reads(step), *writes(step)))}
     names: dict[str, str] = {}
     occupied = used | fixed

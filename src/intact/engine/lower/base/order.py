@@ -24,7 +24,7 @@ from intact.engine.steps import (
 )  # fmt: skip
 from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import UnsupportedError
-from intact.graph import Node, Value, is_op, ops
+from intact.graph import Node, Value, ops
 from intact.limits import FALLBACK_PARTS
 
 _CHEAP = (Binary, Clip, Concat, Elementwise, Function, Pad, Reshape, Resize, Slice, Transpose)
@@ -43,15 +43,7 @@ class Part:
     ys: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SizesPart:
-    """Nodes that depend on sizes alone, and their outputs that others read."""
-
-    nodes: list[Node]
-    ys: tuple[str, ...]
-
-
-Ordered = Step | Part | SizesPart
+Ordered = Step | Part
 """Entry of a plan's order: a step, or nodes that become one."""
 
 
@@ -162,8 +154,7 @@ class _Order:
     def __init__(self, builder: PlanBuilder) -> None:
         self.builder, self.ordered = builder, list[Ordered]()
         graph = builder.model.graph
-        needed = _nodes_of_outputs(builder)
-        self._left = [node for node in needed if node not in builder.of_sizes]
+        self._left = _nodes_of_outputs(builder)
         self._demand_floats()
         self._waiting = _steps_of_outputs(builder, self._left)
         ready = {v.name or "" for v in graph.inputs} | set(builder.arrays)
@@ -172,15 +163,6 @@ class _Order:
         self._wanted = Counter(v.name or "" for v in graph.outputs)  # by how many that have not run
         self._steps = _Queue(map(reads, self._waiting), ready, self._wanted)
         self._nodes = _Queue(map(self._read_by, self._left), ready, self._wanted)
-        self._compute_sizes([node for node in needed if node in builder.of_sizes])
-
-    def _compute_sizes(self, nodes: list[Node]) -> None:
-        """Turn the nodes that depend on sizes alone into parts that run first."""
-        ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
-        if ys:
-            self.ordered.append(SizesPart(nodes, ys))
-            self._steps.mark_ready(ys)
-            self._nodes.mark_ready(ys)
 
     def _read_by(self, node: Node) -> list[str]:
         return [v.name or "" for v in values_read(node) if v not in self.builder.constants]
@@ -188,7 +170,7 @@ class _Order:
     def _demand_floats(self) -> None:
         """Keep as floats every tensor that a subgraph reads or the graph puts out."""
         builder = self.builder
-        outputs = {value for node in (*self._left, *builder.of_sizes) for value in node.outputs}
+        outputs = {value for node in self._left for value in node.outputs}
         for node in self._left:
             for value in values_read(node):
                 if value not in outputs and value not in builder.constants:
@@ -331,8 +313,7 @@ def _nodes_of_outputs(builder: PlanBuilder) -> list[Node]:
             wanted += [v for v in node.inputs[:1] if v is not None]
         else:
             nodes.add(node)
-            if not (node in builder.of_sizes and is_op(node, "Shape")):
-                wanted += values_read(node)
+            wanted += values_read(node)
     return [node for node in graph if node in nodes]
 
 

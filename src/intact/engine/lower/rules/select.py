@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dtype_of
 from intact.engine.lower.base.grids import Grids
 from intact.engine.lower.base.rule import Rule
-from intact.engine.lower.base.shape_arithmetic import nodes_of_sizes
+from intact.engine.lower.passes.fold_sizes import find_numbers
 from intact.engine.lower.rules.calls.call import lower_call
 from intact.engine.lower.rules.claims import Group, claim
+from intact.engine.lower.rules.elements.size_vector import lower_sizes
 from intact.engine.lower.rules.table import FOREIGN_RULES, RULES, lower_alone_in_floats
 from intact.errors import IntactError, UnsupportedError
 from intact.graph import Constants, Model, Node, Value, is_op
@@ -23,30 +24,21 @@ def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
     builder = PlanBuilder(model, constants, Grids(constants))
     for value in model.graph.inputs:
         _define_input(builder, value)
-    builder.of_sizes = nodes_of_sizes(builder)
-    for node in builder.of_sizes:
-        _define_outputs(builder, node)
-    groups = [part for group in claim(builder, fusions) for part in _without(group, builder.of_sizes)]
+    builder.numbers = {
+        value: sizes
+        for value, numbers in find_numbers(model).items()
+        if len(sizes := tuple(n for n in numbers if n is not None and builder.is_told(n))) == len(numbers)
+    }
+    groups = claim(builder, fusions)
     claimed = {node for group in groups for node in group.nodes}
     for node in model.graph:
-        if (
-            node not in claimed
-            and node not in builder.of_sizes
-            and not all(value in constants for value in node.outputs)
-        ):
+        if node not in claimed and not all(value in constants for value in node.outputs):
             groups.append(_single(node))
     position = {node: i for i, node in enumerate(model.graph)}
     for group in sorted(groups, key=lambda g: position[g.nodes[-1]]):
         if builder.done.keys().isdisjoint(group.nodes):
             _lower(builder, group)
     return builder
-
-
-def _without(group: Group, of_sizes: frozenset[Node]) -> list[Group]:
-    """Split a group of which nodes in `of_sizes` are left out into single nodes; else return it."""
-    if of_sizes.isdisjoint(group.nodes):
-        return [group]
-    return [_single(node) for node in group.nodes if node not in of_sizes]
 
 
 def _define_input(builder: PlanBuilder, value: Value) -> None:
@@ -115,6 +107,8 @@ def _foreign_rules(node: Node) -> tuple[Rule, ...]:
 
 def _single(node: Node) -> Group:
     def run(builder: PlanBuilder) -> list[Node]:
+        if lower_sizes(builder, node):
+            return []
         rules = RULES.get(node.op_type, ()) if not node.domain else _foreign_rules(node)
         why = f"no kernel for {node.op_type}" if not rules else ""
         for rule in rules:

@@ -19,7 +19,7 @@ from intact.engine.lower.rules.elements.function import function_rule, lower_fun
 from intact.engine.lower.rules.elements.max import integer_extreme, lower_extreme
 from intact.engine.lower.rules.elements.one_hot import lower_one_hot
 from intact.engine.lower.rules.elements.quantize import lower_quantize_linear
-from intact.engine.lower.rules.elements.trilu import lower_trilu
+from intact.engine.lower.rules.elements.trilu import lower_free_trilu, lower_trilu
 from intact.engine.lower.rules.functions.abs import lower_abs
 from intact.engine.lower.rules.functions.elu import lower_celu, lower_elu, lower_selu
 from intact.engine.lower.rules.functions.hard_sigmoid import lower_hard_sigmoid
@@ -32,7 +32,7 @@ from intact.engine.lower.rules.functions.thresholded_relu import lower_threshold
 from intact.engine.lower.rules.moves.block_gather import lower_block_gather
 from intact.engine.lower.rules.moves.concat import lower_concat, lower_concat_with_tokens
 from intact.engine.lower.rules.moves.depth_to_space import lower_depth_to_space, lower_space_to_depth
-from intact.engine.lower.rules.moves.expand import lower_expand
+from intact.engine.lower.rules.moves.expand import lower_constant_of_shape, lower_expand
 from intact.engine.lower.rules.moves.gather import lower_gather, lower_gather_of_one
 from intact.engine.lower.rules.moves.gather_elements import lower_gather_elements
 from intact.engine.lower.rules.moves.gather_rows import lower_constant_gather_nd, lower_gather_nd
@@ -43,8 +43,8 @@ from intact.engine.lower.rules.moves.resize import lower_resize
 from intact.engine.lower.rules.moves.reverse_sequence import lower_reverse_sequence
 from intact.engine.lower.rules.moves.scatter_elements import lower_scatter_elements
 from intact.engine.lower.rules.moves.scatter_rows import lower_scatter_nd
-from intact.engine.lower.rules.moves.slice import lower_slice, lower_split
-from intact.engine.lower.rules.moves.tile import lower_tile
+from intact.engine.lower.rules.moves.slice import lower_counted_slice, lower_slice, lower_split
+from intact.engine.lower.rules.moves.tile import lower_free_tile, lower_tile
 from intact.engine.lower.rules.moves.transpose import lower_transpose
 from intact.engine.lower.rules.products.block_linear import (
     lower_block_linear,
@@ -77,6 +77,7 @@ from intact.engine.lower.rules.reductions.pool import (
     lower_float_average_pool,
     lower_max_pool,
 )
+from intact.engine.lower.rules.reductions.range import lower_range
 from intact.engine.lower.rules.reductions.reduce import lower_reduce, sum_of
 from intact.engine.lower.rules.reductions.reduce_log_sum_exp import lower_reduce_log_sum_exp
 from intact.engine.lower.rules.reductions.rms_normalization import lower_rms_norm
@@ -156,6 +157,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Celu": (lower_function_alone, lower_celu),
     "Clip": (lower_integer_clip, lower_function_alone, lower_clip),
     "Concat": (lower_concat_with_tokens, lower_concat),
+    "ConstantOfShape": (lower_constant_of_shape,),
     "Conv": (lower_alone_in_codes, lower_alone_in_floats),
     "ConvTranspose": (lower_alone_in_codes, lower_alone_in_floats),
     "Cos": (function_rule("cos"),),
@@ -212,6 +214,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "QuantizeLinear": (lower_quantize_linear,),
     "RMSNormalization": (lower_rms_norm,),
     "RNN": (lower_recurrent,),
+    "Range": (lower_range,),
     "Reciprocal": (lower_function_alone, with_number("div", 1.0, first=True)),
     "ReduceL1": (sum_of("magnitude", ""),),
     "ReduceL2": (sum_of("square", "sqrt"),),
@@ -234,7 +237,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Sign": (lower_sign,),
     "Sin": (function_rule("sin"),),
     "Sinh": (function_rule("sinh"),),
-    "Slice": (lower_slice,),
+    "Slice": (lower_slice, lower_counted_slice),
     "Softmax": (lower_wide_softmax, lower_softmax_alone),
     "SpaceToDepth": (lower_space_to_depth,),
     "Split": (lower_split,),
@@ -243,10 +246,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Sum": (lower_sum,),
     "Tan": (lower_tan,),
     "ThresholdedRelu": (lower_function_alone, lower_thresholded_relu),
-    "Tile": (lower_tile,),
+    "Tile": (lower_tile, lower_free_tile),
     "TopK": (lower_top_k,),
     "Transpose": (lower_transpose,),
-    "Trilu": (lower_trilu,),
+    "Trilu": (lower_trilu, lower_free_trilu),
     "Unsqueeze": (lower_reshape,),
     "Where": (operation("where"),),
     "Xor": (operation("xor"),),

@@ -7,9 +7,11 @@ An expression is text, so that it stands wherever a name may stand, in ONNX file
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
+
+from intact.errors import QuantValueError
 
 Dim = int | str
 """A size; the name of one that the first run with it fixes, such as "batch"; or an expression of names."""
@@ -90,6 +92,23 @@ def value_of(dim: Dim, sizes: Mapping[str, int]) -> int | None:
         return dim
     value = sizes.get(dim)
     return _compute(_tree(dim), sizes) if value is None and dim.startswith("=") else value
+
+
+def values_of(dims: Iterable[Dim], sizes: Mapping[str, int], where: str) -> tuple[int, ...]:
+    """Evaluate sizes.
+
+    Raises:
+        QuantValueError: One is not known; names `where`.
+    """
+    values = list[int]()
+    for dim in dims:
+        if (value := value_of(dim, sizes)) is None:
+            raise QuantValueError(
+                where, f"the size {dim}", "sizes that the plan's inputs tell",
+                "give inputs of the shapes that the model was made for",
+            )  # fmt: skip
+        values.append(value)
+    return tuple(values)
 
 
 def names_in(dim: Dim) -> frozenset[str]:

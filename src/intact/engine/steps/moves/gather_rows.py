@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.dims import Dim, values_of
 from intact.engine.steps.base.indices import check_tuples
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
@@ -33,38 +33,40 @@ class GatherRows(Step):
     x: Operand
     index: Operand
     y: Write
-    sizes: tuple[int, ...]
+    sizes: tuple[Dim, ...]
 
     def check(self, checker: Checker) -> None:
         ranks = checker.rank(self.x, self.index, self.y)
         checker.that(set(ranks) == {2}, ranks, "matrices")
-        checker.that(bool(self.sizes) and min(self.sizes) >= 0, self.sizes, "sizes of axes")
+        numbers = [size for size in self.sizes if isinstance(size, int)]
+        checker.that(bool(self.sizes) and min(numbers, default=0) >= 0, self.sizes, "sizes of axes")
         checker.index(self.index)
         checker.one_dtype(self.x, self.y)
         checker.one_grid(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x, index = sizes.of(self.x), sizes.of(self.index)
-        rows, parts = prod(self.sizes), self.parts(x)
+        parts, rows = self._parts(x, sizes.dims)
         if index[1] != len(self.sizes) or x[0] != parts * rows:
             raise mismatch(self.index, f"shape {index}, with x {x}", f"tuples for sizes {self.sizes}")
         if index[0] % parts if parts else index[0]:
             raise mismatch(self.index, f"{index[0]} tuples", f"as many for each of {parts} parts")
         return index[0], x[1]
 
-    def parts(self, x: Shape) -> int:
-        """Return how many parts x has that tuples index separately."""
-        rows = prod(self.sizes)
-        return x[0] // rows if rows else 0
+    def numbers(self, known: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the sizes, from the free ones by name."""
+        return values_of(self.sizes, known, f"step '{self.name}'")
+
+    def _parts(self, x: Shape, known: Mapping[str, int]) -> tuple[int, int]:
+        """Return how many parts x has that tuples index separately, and the rows of each."""
+        rows = prod(self.numbers(known))
+        return (x[0] // rows if rows else 0), rows
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index)
-        self.check_index(index, x.shape, f"tensor '{self.index}'")
-        rows = row_numbers(index, self.sizes)
-        if parts := self.parts(x.shape):
-            rows = (rows.reshape(parts, -1) + prod(self.sizes) * np.arange(parts)[:, None]).reshape(-1)
+        sizes = self.numbers(run.sizes)
+        check_tuples(index, sizes, f"tensor '{self.index}'")
+        rows, (parts, each) = row_numbers(index, sizes), self._parts(x.shape, run.sizes)
+        if parts:
+            rows = (rows.reshape(parts, -1) + each * np.arange(parts)[:, None]).reshape(-1)
         run.bind(self.y, x[rows])
-
-    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
-        """Check the indices, as `ScatterElements` does."""
-        check_tuples(index, self.sizes, where)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
-
-from numpy.typing import NDArray
 
 from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.dims import Dim, values_of
 from intact.engine.steps.base.indices import check_scattered, check_tuples
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
@@ -33,28 +32,29 @@ class ScatterRows(Step):
     index: Operand
     updates: Operand
     y: Write
-    sizes: tuple[int, ...]
+    sizes: tuple[Dim, ...]
     reduction: str = "none"
 
     def check(self, checker: Checker) -> None:
         ranks = checker.rank(self.x, self.index, self.updates, self.y)
         checker.that(set(ranks) == {2}, ranks, "matrices")
-        checker.that(bool(self.sizes) and min(self.sizes) >= 0, self.sizes, "sizes of axes")
+        numbers = [size for size in self.sizes if isinstance(size, int)]
+        checker.that(bool(self.sizes) and min(numbers, default=0) >= 0, self.sizes, "sizes of axes")
         check_scattered(checker, self.x, self.index, self.updates, self.y, self.reduction)
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x, index, updates = (sizes.of(name) for name in (self.x, self.index, self.updates))
-        if index[1] != len(self.sizes) or x[0] != prod(self.sizes):
+        if index[1] != len(self.sizes) or x[0] != prod(self.numbers(sizes.dims)):
             raise mismatch(self.index, f"shape {index}, with x {x}", f"tuples for sizes {self.sizes}")
         if updates != (index[0], x[1]):
             raise mismatch(self.updates, f"shape {updates}", f"{(index[0], x[1])}")
         return x
 
-    def evaluate(self, run: Run) -> None:
-        x, index = run.array(self.x), run.array(self.index)
-        self.check_index(index, x.shape, f"tensor '{self.index}'")
-        run.bind(self.y, scatter_rows(x, index, run.array(self.updates), self.sizes, self.reduction))
+    def numbers(self, known: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the sizes, from the free ones by name."""
+        return values_of(self.sizes, known, f"step '{self.name}'")
 
-    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
-        """Check the indices, as `ScatterElements` does."""
-        check_tuples(index, self.sizes, where)
+    def evaluate(self, run: Run) -> None:
+        x, index, sizes = run.array(self.x), run.array(self.index), self.numbers(run.sizes)
+        check_tuples(index, sizes, f"tensor '{self.index}'")
+        run.bind(self.y, scatter_rows(x, index, run.array(self.updates), sizes, self.reduction))

@@ -8,7 +8,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.rule import between, data, define_like, plain, who
 from intact.engine.lower.rules.moves.resize import check_count, take_places
 from intact.engine.steps import Dim, Expand, Reshape
-from intact.graph import Node
+from intact.graph import Node, ops
 
 
 def lower_expand(builder: PlanBuilder, node: Node) -> None:
@@ -36,12 +36,22 @@ def lower_expand(builder: PlanBuilder, node: Node) -> None:
     take_places(builder, node, x, places)
 
 
+def lower_constant_of_shape(builder: PlanBuilder, node: Node) -> None:
+    """Lower ConstantOfShape to a number that is broadcast."""
+    value = node.outputs[0]
+    fill = ops.ConstantOfShape.fill(node)
+    if not all(map(builder.is_told, dims_of(value))):
+        raise NoMatch("its sizes are computed")
+    y = builder.write_plain(value, fill.dtype.name)
+    builder.add(Expand(*who(node), builder.hold(f"{node.name}.value", fill), y), node)
+
+
 def _broadcast(builder: PlanBuilder, node: Node, wanted: tuple[Dim, ...]) -> None:
     """Broadcast a tensor or a constant to sizes that are free."""
     table = node.inputs[0]
     x = plain(builder, table) if table in builder.constants else data(builder, table)
     shape = (*[1] * (len(wanted) - len(x.shape)), *x.shape)
     for axis, (size, new) in enumerate(zip(shape, wanted, strict=True)):
-        if size != new and not (size == 1 and builder.is_told(new)):
+        if size != new and not builder.is_told(new):
             raise NoMatch(f"the size of axis {axis} is not known")
     builder.add(Expand(*who(node), x.name, define_like(builder, node.outputs[0], x)), node)

@@ -11,6 +11,7 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import between, data, define_like, plain, who
 from intact.engine.lower.rules.moves.gather import take_rows
 from intact.engine.steps import Dim, GatherRows, Reshape, Tensor
+from intact.engine.steps.base.dims import expression
 from intact.graph import Node, ops
 
 
@@ -57,7 +58,7 @@ def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
     count, name = index.shape[-1], value.name
     if not isinstance(count, int) or count < 1:
         raise NoMatch("the length of its tuples is not known")
-    sizes = require_sizes(x.shape[batch : batch + count])
+    sizes = require_told(builder, x.shape[batch : batch + count])
     front = product_of_sizes((*x.shape[:batch], *sizes), f"{name}.front")
     rows = under_shape(
         builder, node, x, "rows", (front, product_of_sizes(x.shape[batch + count :], f"{name}.row"))
@@ -71,11 +72,10 @@ def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
 
 def product_of_sizes(dims: tuple[Dim, ...], name: str) -> Dim:
     """Multiply several sizes into one; the product gets a name where one of them is not known."""
-    numbers = [n for n in dims if isinstance(n, int)]
-    named = [n for n in dims if not isinstance(n, int)]
-    if not named:
-        return prod(numbers)
-    return named[0] if len(named) == 1 and prod(numbers) == 1 else name
+    product: Dim | None = 1
+    for dim in dims:
+        product = None if product is None else expression("*", product, dim)
+    return name if product is None else product
 
 
 def require_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:
@@ -88,6 +88,17 @@ def require_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:
     if len(numbers) < len(sizes):
         raise NoMatch("the sizes that it indexes are not known")
     return numbers
+
+
+def require_told(builder: PlanBuilder, sizes: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Return sizes that the inputs' sizes must determine.
+
+    Raises:
+        NoMatch: Nobody knows one before a run.
+    """
+    if not all(map(builder.is_told, sizes)):
+        raise NoMatch("the sizes that it indexes are not known")
+    return sizes
 
 
 def index_tuples(builder: PlanBuilder, node: Node, index: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.rule import who
-from intact.engine.lower.passes.fold_sizes import check_scales
+from intact.engine.lower.passes.output_sizes import check_scales
 from intact.engine.steps import Dim, Interpolate, Reshape
 from intact.graph import Node, ops
 from intact.limits import RESIZED

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import between, define_like, plain, who
 from intact.engine.lower.rules.moves.gather_rows import (
     index_tuples,
     product_of_sizes,
-    require_sizes,
+    require_told,
     under_shape,
 )
 from intact.engine.lower.rules.moves.scatter_elements import (
@@ -28,15 +26,14 @@ def lower_scatter_nd(builder: PlanBuilder, node: Node) -> None:
     count, name = index.shape[-1], value.name
     if not isinstance(count, int) or count < 1:
         raise NoMatch("the length of its tuples is not known")
-    sizes = require_sizes(x.shape[:count])
+    sizes = require_told(builder, x.shape[:count])
     output_codes, reduction = (
         with_codes_of_both(x, updates),
         require_reduction(ops.ScatterND.of(node).reduction, x),
     )
     tuples = index_tuples(builder, node, index)
-    rows = under_shape(
-        builder, node, x, "rows", (prod(sizes), product_of_sizes(x.shape[count:], f"{name}.row"))
-    )
+    shape = (product_of_sizes(sizes, f"{name}.rows"), product_of_sizes(x.shape[count:], f"{name}.row"))
+    rows = under_shape(builder, node, x, "rows", shape)
     update_rows = under_shape(builder, node, updates, "updates", (tuples.shape[0], rows.shape[1]))
     written = between(builder, f"{name}.written", output_codes, rows.shape)
     scatter = ScatterRows(*who(node), rows.name, tuples.name, update_rows.name, written, sizes, reduction)

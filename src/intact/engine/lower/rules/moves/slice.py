@@ -3,9 +3,38 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.base.rule import data, define_like, has, numbers, who
-from intact.engine.steps import Slice
+from intact.engine.lower.base.rule import between, data, define_like, has, numbers, plain, who
+from intact.engine.lower.rules.reductions.range import positions
+from intact.engine.steps import Elementwise, Gather, SizeVector, Slice
 from intact.graph import Node, ops, set_shape
+
+
+def lower_counted_slice(builder: PlanBuilder, node: Node) -> None:
+    """Lower Slice of a constant, or from a start that is computed of sizes, to gathered positions."""
+    is_constant = node.inputs[0] in builder.constants
+    x = plain(builder, node.inputs[0]) if is_constant else data(builder, node.inputs[0])
+    starts = builder.sizes(node.inputs[1], "where it starts")
+    axes = numbers(builder, node, 3) if has(node, 3) else list(range(len(starts)))
+    if has(node, 4) and set(numbers(builder, node, 4)) != {1}:
+        raise NoMatch("it skips elements of an axis whose size is not known")
+    wanted, shape = dims_of(node.outputs[0]), x.shape
+    for start, axis in zip(starts, axes, strict=True):
+        count, is_last = wanted[axis % len(shape)], axis == axes[-1]
+        if not builder.is_told(count) or (isinstance(start, int) and start < 0):
+            raise NoMatch(f"how much it takes of axis {axis} is computed")
+        index = positions(builder, node, count)
+        if start != 0:
+            first = builder.scratch(f"{index}.first", "int64", ())
+            builder.add(SizeVector(*who(node), first, (start,)))
+            moved = builder.scratch(f"{index}.moved", "int64", (count,))
+            builder.add(Elementwise(*who(node), "add", (index, first), moved))
+            index = moved
+        axis %= len(shape)
+        shape = (*shape[:axis], count, *shape[axis + 1 :])
+        y = define_like(builder, node.outputs[0], x) if is_last else ""
+        y = y or between(builder, f"{node.outputs[0].name}.axis{axis}", x, shape)
+        builder.add(Gather(*who(node), x.name, index, y, axis), node)
+        x = builder.tensors[y]
 
 
 def lower_slice(builder: PlanBuilder, node: Node) -> None:

@@ -1,0 +1,41 @@
+"""What rules of sizes know: sizes so far, numbers in vectors, and arithmetic with both."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from intact.engine.steps import Dim
+from intact.engine.steps.base.dims import expression
+from intact.graph import Value
+
+Size = Dim | None
+"""A size, its name, or nothing where nobody knows it before a run."""
+Sizes = list[Size]
+
+
+class SizeWalk(Protocol):
+    """A way through a graph, as far as it has come."""
+
+    def constants(self, value: Value | None) -> NDArray[Any] | None:
+        """Return a constant; None for other values."""
+
+    def content(self, value: Value | None) -> Sizes | None:
+        """Return the elements of an integer vector; None where they are not known."""
+
+    def shape(self, value: Value | None) -> Sizes | None:
+        """Return the sizes of a tensor; None where its rank is not known."""
+
+
+def compute_size(function: str, a: Size, b: Size) -> Size:
+    """Return an `expression` of sizes, or None where one is not known."""
+    return None if a is None or b is None else expression(function, a, b)
+
+
+def pair_sizes(a: Sizes, b: Sizes) -> list[tuple[Size, Size]] | None:
+    """Pair the numbers of two vectors; a vector of one number is broadcast."""
+    if not a or not b or (len(a) != len(b) and 1 not in (len(a), len(b))):
+        return None
+    count = max(len(a), len(b))
+    return list(zip(a * count if len(a) == 1 else a, b * count if len(b) == 1 else b, strict=False))

@@ -1,0 +1,42 @@
+"""Lowers Range to running sums, so that its length may be free."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.base.rule import plain, who
+from intact.engine.steps import CumSum, Dim, Elementwise, Expand
+from intact.graph import Node
+
+
+def lower_range(builder: PlanBuilder, node: Node) -> None:
+    """Lower Range of integers whose length the sizes of the graph's inputs determine."""
+    value = node.outputs[0]
+    start, _, delta = (plain(builder, read) for read in node.inputs)
+    if start.dtype not in ("int32", "int64"):
+        raise NoMatch(f"it counts in {start.dtype}")
+    (count,) = dims_of(value)
+    if not builder.is_told(count):
+        raise NoMatch("its length is computed")
+    at_zero = start.name in builder.arrays and not builder.arrays[start.name].any()
+    y = builder.write_plain(value, start.dtype)
+    sums = y if at_zero else builder.scratch(f"{y}.sums", start.dtype, (count,))
+    _count_up(builder, node, delta.name, sums)
+    if not at_zero:
+        builder.add(Elementwise(*who(node), "add", (sums, start.name), y), node)
+
+
+def positions(builder: PlanBuilder, node: Node, count: Dim) -> str:
+    """Write the steps of int64 numbers 0, 1, ... up to a size, and return their tensor."""
+    y = builder.scratch(f"{node.outputs[0].name}.positions", "int64", (count,))
+    _count_up(builder, node, builder.hold(f"{node.name}.one", np.array(1)), y)
+    return y
+
+
+def _count_up(builder: PlanBuilder, node: Node, delta: str, y: str) -> None:
+    """Write 0, delta, 2 delta, ... to y, a vector that is defined."""
+    tensor = builder.tensors[y]
+    steps = builder.scratch(f"{y}.steps", tensor.dtype, tensor.shape)
+    builder.add(Expand(*who(node), delta, steps), node)
+    builder.add(CumSum(*who(node), steps, y, 0, exclusive=True), node)
