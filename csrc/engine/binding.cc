@@ -90,6 +90,16 @@ View Binding::constant(int value) {
   return found;
 }
 
+std::span<const uint8_t> Binding::fixed_bytes(int value) const {
+  const auto at = static_cast<size_t>(value);
+  if (held_tensors_ == nullptr || !(*held_tensors_)[at]) {
+    fail(INTACT_UNSUPPORTED, "tensor '" + plan.name(value) + "'", "numbers that a run makes",
+         "numbers that follow from sizes alone");
+  }
+  const int64_t nbytes = product(elements(sizes_[at]), tensor(value).itemsize());
+  return held_values_.subspan(whole_places_[at].offset, static_cast<size_t>(nbytes));
+}
+
 View Binding::keep(const Bytes& bytes, Type type, const Shape& shape) {
   if (bytes.owner) owners_.push_back(bytes.owner);
   return dense_view(program_.constant(bytes.bytes.data(), bytes.bytes.size()), 0, type, shape);

@@ -55,6 +55,12 @@ class Binding {
   std::span<const T> array(int value) {
     return plan.array(value).as<T>();
   }
+  // The same of a constant or of a tensor that follows from sizes alone, which is there when steps that name it
+  // among their `fixed` are bound.
+  template <class T>
+  std::span<const T> fixed(int value) {
+    return plan.is_constant(value) ? array<T>(value) : Bytes{fixed_bytes(value), {}}.as<T>();
+  }
   // Sizes of the plan in numbers.
   std::vector<int64_t> numbers(const std::vector<Dim>& dims) const { return plan.dims.numbers(dims, known); }
   // An array made now, dense, as native steps read it.
@@ -109,6 +115,8 @@ class Binding {
     if (host_ != nullptr) host_->note_form(steps_before_ + made_.size());
     add(std::move(step));
   }
+  // The step that is bound.
+  const PlanStep& step() const { return *step_; }
   // What writes the halo of a tensor that is about to be written, where it has one; and all of a step.
   void add_halo(int value);
   void add_step(const PlanStep& step);
@@ -116,6 +124,11 @@ class Binding {
   std::vector<std::shared_ptr<const Step>> take() {
     steps_before_ += made_.size();
     return std::exchange(made_, {});
+  }
+  // Lets steps read numbers of what is held: memory, and which tensors lie there.
+  void lend_held(std::span<const uint8_t> values, const std::vector<bool>& tensors) {
+    held_values_ = values;
+    held_tensors_ = &tensors;
   }
   // Bytes of arrays that were made for these sizes.
   size_t held_bytes() const { return held_bytes_; }
@@ -126,6 +139,8 @@ class Binding {
   const KnownDims& known;  // what free sizes are
 
  private:
+  std::span<const uint8_t> fixed_bytes(int tensor) const;
+
   const int threads_;
   const std::vector<Shape>& whole_sizes_;
   const Layout& layout_;
@@ -138,6 +153,8 @@ class Binding {
   std::vector<View> constants_;  // by number; of rank -1: not held yet
   std::vector<std::shared_ptr<const Step>> made_;
   size_t steps_before_ = 0, held_bytes_ = 0;
+  std::span<const uint8_t> held_values_;
+  const std::vector<bool>* held_tensors_ = nullptr;
   Layers& layers_;
   Host* const host_;
   const PlanStep* step_ = nullptr;  // that is bound

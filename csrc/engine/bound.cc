@@ -164,9 +164,28 @@ void Bound::begin_times(const MicroBatches& steps, Binding& binding) {
 }
 
 // They write memory of the binding's own, which is a constant of the program of runs.
-void Bound::hold_values(const ArenaPlan& arena) {
+void Bound::hold_values() {
   if (!held_.has_some) return;
-  Plan& plan = target_.plan;
+  const Plan& plan = target_.plan;
+  std::vector<const PlanStep*> steps;
+  std::vector<bool> pending(plan.tensors.size());
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    if (!held_.steps[i]) continue;
+    const PlanStep* const step = plan.steps[i].get();
+    const auto is_pending = [&](int v) { return plan.is_tensor(v) && pending[static_cast<size_t>(v)]; };
+    if (std::any_of(step->fixed.begin(), step->fixed.end(), is_pending)) {
+      run_once(steps);
+      steps.clear();
+      pending.assign(pending.size(), false);
+    }
+    steps.push_back(step);
+    for (const int v : step->writes) pending[static_cast<size_t>(v)] = true;
+  }
+  run_once(steps);
+  held_bytes_ += held_values_.bytes.size();
+}
+
+void Bound::run_once(const std::vector<const PlanStep*>& steps) {
   Program program;
   Owners owners;
   const uint32_t block = program.output(held_values_.bytes.size());
@@ -174,18 +193,17 @@ void Bound::hold_values(const ArenaPlan& arena) {
   for (size_t v = 0; v < places.size(); ++v) {
     if (held_.tensors[v]) places[v].block = block;
   }
-  Binding binding(plan, target_.kernels, target_.pool.threads(), known_, shapes_, layout_, places, 0, program,
-                  owners, target_.layers);
+  Binding binding(target_.plan, target_.kernels, target_.pool.threads(), known_, shapes_, layout_, places, 0,
+                  program, owners, target_.layers);
+  binding.lend_held(held_values_.bytes, held_.tensors);
   std::vector<std::pair<std::shared_ptr<const Step>, const PlanStep*>> made;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    if (!held_.steps[i]) continue;
-    const PlanStep& step = *plan.steps[i];
+  for (const PlanStep* const step : steps) {
     try {
-      binding.add_step(step);
+      binding.add_step(*step);
     } catch (const std::invalid_argument& error) {
-      throw refusal_of(&step, error);
+      throw refusal_of(step, error);
     }
-    for (auto& native : binding.take()) made.emplace_back(std::move(native), &step);
+    for (auto& native : binding.take()) made.emplace_back(std::move(native), step);
   }
   program.arena(static_cast<size_t>(binding.arena()));
   for (const auto& [native, step] : made) {
@@ -199,13 +217,13 @@ void Bound::hold_values(const ArenaPlan& arena) {
   context.place(block, held_values_.bytes.data(), held_values_.bytes.size());
   const size_t ended = context.run(0, made.size(), nullptr);
   if (ended < made.size()) throw index_failure(made[ended].second);
-  held_bytes_ += static_cast<size_t>(arena.held_nbytes);
 }
 
 void Bound::make_steps(int64_t arena, int64_t outside) {
   Plan& plan = target_.plan;
   Binding binding(plan, target_.kernels, target_.pool.threads(), known_, shapes_, layout_, places_, arena,
                   program_, owners_, target_.layers, target_.host);
+  binding.lend_held(held_values_.bytes, held_.tensors);
   std::vector<std::shared_ptr<const Step>> made;
   const auto extend = [&](const PlanStep* label, Copied copied = {-1, false}) {
     for (auto& step : binding.take()) {
@@ -277,7 +295,7 @@ Bound::Bound(const Target& target, Sizes sizes, const CallerArrays& arrays)
   const ArenaPlan arena = plan_memory(target.plan, layout_, held_, repeated_, threads, target.is_whole);
   check_bytes(outside + arena.nbytes + arena.held_nbytes);
   place_tensors(arena);
-  hold_values(arena);
+  hold_values();
   make_steps(arena.nbytes, outside);
   if (target.host == nullptr) {  // nobody else asks where tensors lie: memory that the next binding has again
     layout_ = {};

@@ -105,7 +105,8 @@ class Bound {
 
   void place_tensors(const ArenaPlan& arena);
   // Runs the steps that run once.
-  void hold_values(const ArenaPlan& arena);
+  void hold_values();
+  void run_once(const std::vector<const PlanStep*>& steps);
   void choose_layout();
   Bound(const Target& target, Sizes sizes, const CallerArrays& arrays);
   std::vector<OuterArray> outer_arrays(const std::vector<int>& ports, const std::vector<CallerArray>& arrays,

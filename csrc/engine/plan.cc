@@ -374,10 +374,10 @@ void Plan::finish(bool is_whole) {
   check_order(*this);
   for (const auto& step : steps) step->check(Checker(*this, *step));
   connect();
-  of_sizes.assign(steps.size(), false);
-  if (is_whole) return;
-  fuse(*this);
-  connect();
+  if (!is_whole) {
+    fuse(*this);
+    connect();
+  }
   find_steps_of_sizes();
 }
 

@@ -58,7 +58,7 @@ class Plan {
   std::optional<SelfTest> selftest;
   // Outputs that no step reads: the sizes that a file declares of them do not bind what is made.
   std::vector<bool> is_loose;
-  // Steps whose numbers no input decides, but sizes. Where every tensor is asked for, none counts.
+  // Steps whose numbers no input decides, but sizes.
   std::vector<bool> of_sizes;
 
  private:

@@ -67,6 +67,8 @@ class PlanStep {
   // Tensors that the output may overwrite when nobody reads them later: each of its elements is read before
   // that element is written, in the same piece of work.
   std::vector<int> in_place;
+  // Of what it reads what its native steps are made of: constants, or tensors that follow from sizes alone.
+  std::vector<int> fixed;
 };
 
 }  // namespace intact::engine

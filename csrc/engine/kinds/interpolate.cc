@@ -16,13 +16,18 @@ struct Interpolate final : PlanStep {
         x(f.reads("x")),
         y(f.writes("y")),
         axis(f.integer("axis")),
-        places(f.constant("places", Type::i64, 2)),
-        weights(f.constant("weights", Type::f32, 2)) {}
+        places(f.operand("places")),
+        weights(f.operand("weights")) {
+    fixed = {places, weights};
+  }
 
   void check(const Checker& checker) const override {
     checker.axis(x, axis);
     checker.one_rank(x, y);
     checker.floats(x, y);
+    checker.ranks(2, places, weights);
+    checker.that(checker.is(places, Type::i64) && checker.is(weights, Type::f32),
+                 "int64 places, float32 weights");
   }
   Shape output_shape(const Sizes& sizes) const override {
     const Shape &made = sizes.of(places), &given = sizes.of(weights);
@@ -36,9 +41,9 @@ struct Interpolate final : PlanStep {
     const int64_t size = binding.shape(x)[static_cast<int>(axis)];
     check_indices(binding, places, {size});
     std::vector<int64_t> read;
-    for (const int64_t place : binding.array<int64_t>(places))
+    for (const int64_t place : binding.fixed<int64_t>(places))
       read.push_back(place < 0 ? place + size : place);
-    const auto factors = binding.array<float>(weights);
+    const auto factors = binding.fixed<float>(weights);
     binding.add(make_interpolate({binding.view(x),
                                   binding.view(y),
                                   static_cast<int>(axis),

@@ -1,4 +1,4 @@
-// Nearest neighbour: for each axis that changes, a constant says what y reads.
+// Nearest neighbour: for each axis that changes, a constant or what follows from sizes says what y reads.
 #include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
@@ -15,7 +15,9 @@ struct Resize final : PlanStep {
         x(f.reads("x")),
         y(f.writes("y")),
         axes(f.integers("axes")),
-        indices(f.many("indices", Role::constant, Type::i64, 1)) {}
+        indices(f.many("indices", Role::operand)) {
+    fixed = indices;
+  }
 
   void check(const Checker& checker) const override {
     checker.one_dtype(x, y);
@@ -23,6 +25,7 @@ struct Resize final : PlanStep {
                  "indices for each axis");
     for (size_t i = 0; i < axes.size(); ++i) {
       checker.axis(x, axes[i]);
+      checker.that(checker.is(indices[i], Type::i64) && checker.rank(indices[i]) == 1, "a vector of int64");
       checker.that(std::count(axes.begin(), axes.end(), axes[i]) == 1, "distinct axes");
     }
   }
@@ -40,7 +43,7 @@ struct Resize final : PlanStep {
       auto& list = read[static_cast<size_t>(i)];
       const auto found = std::find(axes.begin(), axes.end(), i);
       if (found != axes.end()) {
-        const auto given = binding.array<int64_t>(indices[static_cast<size_t>(found - axes.begin())]);
+        const auto given = binding.fixed<int64_t>(indices[static_cast<size_t>(found - axes.begin())]);
         list.assign(given.begin(), given.end());
         continue;
       }

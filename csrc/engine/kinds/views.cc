@@ -194,19 +194,21 @@ void check_index_sizes(const Sizes& sizes, int index, int x, int64_t axis) {
 }
 
 void check_indices(Binding& binding, int index, const std::vector<int64_t>& sizes) {
-  if (!binding.plan.is_constant(index)) return;
+  const bool is_fixed = std::count(binding.step().fixed.begin(), binding.step().fixed.end(), index) > 0;
+  if (!binding.plan.is_constant(index) && !is_fixed) return;
   const auto check = [&](auto values) {
     for (size_t i = 0; i < values.size(); ++i) {
       const int64_t size = sizes[i % sizes.size()], row = values[i];
       if (row >= -size && row < size) continue;
-      fail(INTACT_BAD_INDEX, "constant '" + binding.plan.name(index) + "'", "index " + std::to_string(row),
+      fail(INTACT_BAD_INDEX, "'" + binding.plan.name(index) + "'", "index " + std::to_string(row),
            "rows that are there");
     }
   };
-  if (binding.plan.constant(index).type == Type::i64) {
-    check(binding.array<int64_t>(index));
+  const Plan& plan = binding.plan;
+  if ((plan.is_constant(index) ? plan.constant(index).type : plan.tensor(index).type) == Type::i64) {
+    check(binding.fixed<int64_t>(index));
   } else {
-    check(binding.array<int32_t>(index));
+    check(binding.fixed<int32_t>(index));
   }
 }
 

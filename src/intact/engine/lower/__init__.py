@@ -2,7 +2,6 @@
 
 from intact.engine.lower.base.block_constants import has_block_codes
 from intact.engine.lower.passes.fold_sizes import fold_sizes
-from intact.engine.lower.rules.moves.interpolate import samples
 from intact.engine.lower.stages import lower
 
-__all__ = ["fold_sizes", "has_block_codes", "lower", "samples"]
+__all__ = ["fold_sizes", "has_block_codes", "lower"]

@@ -19,6 +19,7 @@ from intact.engine.lower.passes.qdq_propagation import (
     drop_repeats,
     share_pairs,
 )
+from intact.engine.lower.passes.repeated_names import part_repeated_names
 from intact.engine.lower.passes.simplify import BOUNDS, IDLE, NAN_GUARDS, NORMS
 from intact.graph import (
     Model,
@@ -45,6 +46,8 @@ def _normalize(model: Model) -> list[Note]:
 
 ONE_FORM = Pass("bring operators to one form", _normalize, shapes=True)
 
+PART_NAMES = Pass("part sizes that are called alike", part_repeated_names, shapes=True)
+
 _IN_PLAIN_OPERATORS: tuple[Stage, ...] = (
     IDLE,
     BOUNDS,
@@ -60,7 +63,13 @@ _IN_PLAIN_OPERATORS: tuple[Stage, ...] = (
     pipelines.OUTPUTS,
 )
 
-BEFORE: tuple[Stage, ...] = (ONE_FORM, pipelines.FOUR_BITS, *pipelines.ENGINE_COMPOUNDS, *_IN_PLAIN_OPERATORS)
+BEFORE: tuple[Stage, ...] = (
+    PART_NAMES,
+    ONE_FORM,
+    pipelines.FOUR_BITS,
+    *pipelines.ENGINE_COMPOUNDS,
+    *_IN_PLAIN_OPERATORS,
+)
 """Passes that run before placement reads the graph."""
 
 AFTER: tuple[Stage, ...] = (

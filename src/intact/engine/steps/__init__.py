@@ -44,6 +44,7 @@ from intact.engine.steps.moves.interpolate import Interpolate
 from intact.engine.steps.moves.pad import Pad
 from intact.engine.steps.moves.reshape import Reshape
 from intact.engine.steps.moves.resize import Resize
+from intact.engine.steps.moves.resize_places import ResizePlaces
 from intact.engine.steps.moves.scatter_elements import ScatterElements
 from intact.engine.steps.moves.scatter_rows import ScatterRows
 from intact.engine.steps.moves.slice import Slice
@@ -85,7 +86,7 @@ __all__ = [
     "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear",
     "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows", "GridSample",
     "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce",
-    "Reinterpret", "Rescale", "Reshape", "Resize", "Rotary", "ScatterElements", "ScatterRows", "Shape",
-    "SizeVector", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor",
+    "Reinterpret", "Rescale", "Reshape", "Resize", "ResizePlaces", "Rotary", "ScatterElements", "ScatterRows",
+    "Shape", "SizeVector", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor",
     "TopK", "Transpose", "writes",
 ]  # fmt: skip

@@ -7,20 +7,25 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from intact.graph import ops
+from intact.graph.ops.window import Steps
 
 Sizes = list[int | str | None]
 """Sizes, their names, or nothing where nobody knows them before a run."""
 Look = Callable[[ir.Value | None], Sizes | None]
 
 
-def layer_sizes(node: ir.Node, shape_of: Look) -> Sizes | None:
+def layer_sizes(node: ir.Node, shape_of: Look, steps: Steps | None = None) -> Sizes | None:
     """Return the sizes of the first output of a layer; None where they are not known.
 
     Args:
         node: Of any operator.
         shape_of: Returns the sizes of a tensor, as far as they are known.
+        steps: As for `Windowed.positions`.
     """
-    rule = _RULES.get((node.domain, node.op_type))
+    key = node.domain, node.op_type
+    if (window := _WINDOWS.get(key)) is not None:
+        return window(node, shape_of, steps)
+    rule = _RULES.get(key)
     return None if rule is None else rule(node, shape_of)
 
 
@@ -45,21 +50,21 @@ def _times_rows(node: ir.Node, shape_of: Look) -> Sizes | None:
     return None if not x or not codes else [*x[:-1], codes[0]]
 
 
-def _convolve(node: ir.Node, shape_of: Look) -> Sizes | None:
+def _convolve(node: ir.Node, shape_of: Look, steps: Steps | None) -> Sizes | None:
     """Return sizes with as many axes as the kernel has, however little is known of the input."""
     x, w = shape_of(node.inputs[0]), shape_of(node.inputs[1])
     if w is None or len(w) < 3 or (x is not None and len(x) != len(w)):
         return None
     x = x or [None] * len(w)
-    return [x[0], w[0], *ops.Conv.of(node).positions(x[2:], w[2:])]
+    return [x[0], w[0], *ops.Conv.of(node).positions(x[2:], w[2:], steps)]
 
 
-def _pool(node: ir.Node, shape_of: Look) -> Sizes | None:
+def _pool(node: ir.Node, shape_of: Look, steps: Steps | None) -> Sizes | None:
     x = shape_of(node.inputs[0])
     form = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
     if x is None or form.ceil_mode or len(x) != 2 + len(form.kernel_shape):
         return None
-    return [*x[:2], *form.positions(x[2:], form.kernel_shape)]
+    return [*x[:2], *form.positions(x[2:], form.kernel_shape, steps)]
 
 
 def _rows_of_tuples(node: ir.Node, shape_of: Look) -> Sizes | None:
@@ -70,14 +75,16 @@ def _rows_of_tuples(node: ir.Node, shape_of: Look) -> Sizes | None:
     return [*tuples[:-1], *x[tuples[-1] :]]
 
 
-_RULES: dict[tuple[str, str], Callable[[ir.Node, Look], Sizes | None]] = {
+_WINDOWS: dict[tuple[str, str], Callable[[ir.Node, Look, Steps | None], Sizes | None]] = {
     ("", "AveragePool"): _pool,
     ("", "Conv"): _convolve,
     ("", "ConvInteger"): _convolve,
+    ("", "MaxPool"): _pool,
+}
+_RULES: dict[tuple[str, str], Callable[[ir.Node, Look], Sizes | None]] = {
     ("", "DynamicQuantizeLinear"): _like_first,
     ("", "GatherND"): _rows_of_tuples,
     ("", "MatMulInteger"): _times_matrix,
-    ("", "MaxPool"): _pool,
     (ops.BlockLinear.domain, "BlockLinear"): _times_rows,
     (ops.MICROSOFT, "DynamicQuantizeMatMul"): _times_matrix,
     (ops.MICROSOFT, "MatMulIntegerToFloat"): _times_matrix,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from intact.graph.ops.record import Operator
 
 Dim = int | str | None
 """A size, its name, or nothing where nobody knows it before a run."""
+Steps = Callable[[int | str, int, int], Dim]
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,14 @@ class Windowed(Operator, shared=True):
             after.append(less if self.auto_pad == "SAME_LOWER" else more)
         return *before, *after
 
-    def positions(self, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> list[Dim]:
-        """Return how often the window fits along each axis; the same name wherever that is the same."""
+    def positions(self, sizes: Sequence[Dim], kernel: Sequence[Dim], steps: Steps | None = None) -> list[Dim]:
+        """Return how often the window fits along each axis; the same name wherever that is the same.
+
+        Args:
+            sizes, kernel: Of the image and of the window.
+            steps: Returns ``(size + more) // stride`` of these three; None: a text, for a size with a name.
+        """
+        steps = steps or _steps
         rank = len(sizes)
         pads = self.pads or (0,) * 2 * rank
         counts: list[Dim] = []
@@ -64,7 +71,7 @@ class Windowed(Operator, shared=True):
                 continue
             reach = 0 if self.auto_pad.startswith("SAME") else (k - 1) * dilation
             around = pads[axis] + pads[axis + rank] if self.auto_pad == "NOTSET" else 0
-            counts.append(_steps(size, around - reach + stride - 1, stride))
+            counts.append(steps(size, around - reach + stride - 1, stride))
         return counts
 
 

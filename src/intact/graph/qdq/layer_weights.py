@@ -89,7 +89,7 @@ class _Settler:
             if node is None:
                 return False
             if is_op(node, "ConstantOfShape"):
-                return ops.ConstantOfShape.fill(node) == 0
+                return not ops.ConstantOfShape.fill(node).any()
             if not _moves_one(node, self._constants):
                 return False
             value = node.inputs[ops.data_inputs(node)[0]]

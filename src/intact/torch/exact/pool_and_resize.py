@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from intact.engine.steps import Interpolate
+from intact.numerics import Sampling, weighted_places
 from intact.torch.exact.engine_steps import run_step
 from intact.torch.exact.exact_operator import exact, register
 from intact.torch.exact.tensor_grids import TensorGrids
@@ -97,13 +98,8 @@ def resize(
     antialias: bool,
 ) -> Tensor:  # fmt: skip
     """Compute ONNX's Resize of all axes behind the first two, shrinking axes first."""
-    from intact.engine.lower import samples  # which reads ONNX
-    from intact.graph import ops
-
-    attributes = ops.Resize(
-        mode=mode, antialias=int(antialias),
-        coordinate_transformation_mode="align_corners" if align_corners else "half_pixel",
-    )  # fmt: skip
+    coordinates = "align_corners" if align_corners else "half_pixel"
+    sampling = Sampling(mode, coordinates, antialias=antialias)
     axes = [
         (axis, n, size, size / n if scale is None else scale)
         for axis, (n, size, scale) in enumerate(zip(x.shape[2:], sizes, scales, strict=True), start=2)
@@ -111,7 +107,7 @@ def resize(
     for axis, n, size, scale in sorted(axes, key=lambda entry: entry[3]):
         if scale == 1 or (n == size and scale is None):
             continue
-        places, weights = samples(attributes, n, size, scale)
+        places, weights = weighted_places(sampling, n, size, scale)
         x = exact(
             "interpolate",
             x,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intact.engine.lower.passes.output_sizes import OUTPUT_SIZES
+from intact.engine.lower.passes.output_sizes import OUTPUT_SIZES, window_steps
 from intact.engine.lower.passes.size_numbers import NUMBERS, NumberRule
 from intact.engine.lower.passes.size_walk import Size, Sizes
 from intact.engine.steps.base.dims import names_in
@@ -92,11 +92,17 @@ class _Walk:
             return
         if not node.domain and (arithmetic := NUMBERS.get(node.op_type)) is not None:
             self._compute(node, value, arithmetic)
+        # Split alone has several outputs whose sizes are no others' but for an axis.
+        for output in node.outputs if node.op_type == "Split" and not node.domain else (value,):
+            self._measure(node, output)
+
+    def _measure(self, node: Node, value: Value) -> None:
+        """Derive the sizes of an output, where the graph does not say them in those of its inputs."""
         declared = self._sizes_in_graph(value)
         if declared is not None and all(map(self._is_told, declared)):
             return
         rule = None if node.domain else OUTPUT_SIZES.get(node.op_type)
-        sizes = layer_sizes(node, self.shape) if rule is None else rule(self, node)
+        sizes = layer_sizes(node, self.shape, window_steps) if rule is None else rule(self, node)
         if sizes is None or (declared is not None and len(declared) != len(sizes)):
             return
         merged = [
@@ -123,6 +129,8 @@ class _Walk:
 
     def _compute(self, node: Node, value: Value, rule: NumberRule) -> None:
         inputs = [[] if node.op_type == "Shape" else self.content(v) for v in node.inputs]
+        if node.op_type == "Div" and (value.dtype is None or value.dtype.name not in _INTEGERS):
+            return  # of floats, which quotients of sizes are not
         numbers = None if None in inputs else rule(self, node, [n for n in inputs if n is not None])
         if numbers is None:
             return

@@ -23,10 +23,6 @@ def has_open_sizes(plan: Plan) -> bool:
     input_dims = {dim for name in plan.inputs for dim in plan.tensors[name].shape if isinstance(dim, str)}
     if not input_dims:
         return False
-    for name in plan.inputs:
-        named = [dim for dim in plan.tensors[name].shape if isinstance(dim, str)]
-        if len(set(named)) < len(named):
-            return True  # exporters call sizes alike that are not ("?")
     for step in plan.steps:
         if isinstance(step, FallbackSubgraph):
             return True

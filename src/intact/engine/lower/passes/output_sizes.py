@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from intact.engine.lower.passes.size_walk import Size, Sizes, SizeWalk, compute_size, pair_sizes
 from intact.engine.steps.base.dims import is_never_negative
 from intact.errors import FileFormatError
-from intact.graph import Node, ops
+from intact.graph import Node, Value, ops
 
 
 def _reduced(walk: SizeWalk, node: Node) -> Sizes | None:
@@ -106,15 +106,27 @@ def _missing_size(sizes: Sizes, targets: Sizes) -> Size:
 
 
 def _resize_shape(walk: SizeWalk, node: Node) -> Sizes | None:
-    x = walk.shape(node.inputs[0])
+    x, op = walk.shape(node.inputs[0]), ops.Resize.of(node)
     scales = walk.constants(node.inputs[2]) if len(node.inputs) > 2 else None
-    if x is None or scales is None or scales.size != len(x):
+    if x is None or op.axes is not None or op.keep_aspect_ratio_policy != "stretch":
         return None
+    if scales is None or scales.size != len(x):
+        wanted = walk.content(node.inputs[3]) if len(node.inputs) > 3 else None
+        return wanted if wanted is not None and len(wanted) == len(x) else None
     check_scales(node, scales)
-    return [
-        n if s == 1 else int(np.floor(n * s)) if isinstance(n, int) else None
-        for n, s in zip(x, scales.astype(np.float64), strict=True)
-    ]
+    return [_scaled(n, s) for n, s in zip(x, scales.astype(np.float64).tolist(), strict=True)]
+
+
+def _scaled(size: Size, scale: float) -> Size:
+    """Return ``floor(size * scale)``; of a free size where the scale or its reciprocal is whole."""
+    if scale == 1 or size is None:
+        return size
+    if isinstance(size, int):
+        return int(np.floor(size * scale))
+    if scale.is_integer():
+        return compute_size("*", size, int(scale))
+    part = round(1 / scale)
+    return compute_size("/", size, part) if part & (part - 1) == 0 and 1 / part == scale else None
 
 
 def check_scales(node: Node, scales: NDArray) -> None:
@@ -125,6 +137,32 @@ def check_scales(node: Node, scales: NDArray) -> None:
 
 
 _MOST = 2**31
+
+
+def window_steps(size: int | str, more: int, stride: int) -> Size:
+    """Return ``(size + more) // stride``, for images that hold the window once."""
+    return compute_size("/", compute_size("+", size, more), stride)
+
+
+def _conv_transpose_shape(walk: SizeWalk, node: Node) -> Sizes | None:
+    x, w, op = walk.shape(node.inputs[0]), walk.shape(node.inputs[1]), ops.ConvTranspose.of(node)
+    if x is None or w is None or len(x) != len(w) or op.output_shape or not isinstance(w[1], int):
+        return None
+    rank = len(x) - 2
+    pads, more = op.pads or (0, 0) * rank, op.output_padding or (0,) * rank
+    sizes: Sizes = [x[0], w[1] * op.group]
+    axes = zip(x[2:], w[2:], op.strides_of(rank), op.dilations_of(rank), strict=True)
+    for axis, (size, k, stride, dilation) in enumerate(axes):
+        scaled = compute_size("*", size, stride)
+        if op.auto_pad.startswith("SAME"):
+            sizes.append(scaled)
+            continue
+        if not isinstance(k, int):
+            return None
+        around = pads[axis] + pads[axis + rank] if op.auto_pad == "NOTSET" else 0
+        reach = (k - 1) * dilation + 1 - stride + more[axis] - around
+        sizes.append(compute_size("+", scaled, reach))
+    return sizes
 
 
 def _gather_shape(walk: SizeWalk, node: Node) -> Sizes | None:
@@ -233,6 +271,15 @@ def _flatten_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     return [_missing_size(sizes[:axis], []), _missing_size(sizes[axis:], [])]
 
 
+def _split_shape(walk: SizeWalk, node: Node) -> Sizes | None:
+    """Return the sizes of every part but along the axis that is split, which operators tell."""
+    sizes = walk.shape(node.inputs[0])
+    if not sizes:
+        return None
+    axis = ops.Split.of(node).axis % len(sizes)
+    return [*sizes[:axis], None, *sizes[axis + 1 :]]
+
+
 def _concat_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     shapes = [sizes for value in node.inputs if (sizes := walk.shape(value)) is not None]
     if len(shapes) < len(node.inputs) or len({len(sizes) for sizes in shapes}) != 1 or not shapes[0]:
@@ -249,14 +296,23 @@ def _concat_shape(walk: SizeWalk, node: Node) -> Sizes | None:
 
 
 def _range_shape(walk: SizeWalk, node: Node) -> Sizes | None:
-    """Return the length of a Range of integers in constant steps."""
-    start, limit, step = (walk.content(value) for value in node.inputs)
+    """Return the length of a Range of whole numbers in constant steps."""
+    start, limit, step = (_whole(walk, value) for value in node.inputs)
     if not (start and limit and step) or not isinstance(step[0], int) or step[0] == 0:
         return None
     first, last = (start[0], limit[0]) if step[0] > 0 else (limit[0], start[0])
     span, hop = compute_size("-", last, first), abs(step[0])
     count = span if hop == 1 else compute_size("/", compute_size("+", span, hop - 1), hop)
     return [count if count is not None and is_never_negative(count) else compute_size("max", count, 0)]
+
+
+def _whole(walk: SizeWalk, value: Value | None) -> Sizes | None:
+    """Return the numbers of a vector of integers, or of a constant of floats that are whole."""
+    array = walk.constants(value)
+    if array is None or array.dtype.kind != "f":
+        return walk.content(value)
+    floats = array.reshape(-1).tolist()
+    return [int(x) for x in floats] if all(map(float.is_integer, floats)) else None
 
 
 def _tile_shape(walk: SizeWalk, node: Node) -> Sizes | None:
@@ -271,10 +327,11 @@ OUTPUT_SIZES: dict[str, Callable[[SizeWalk, Node], Sizes | None]] = {
     ),
     **dict.fromkeys(
         ("Abs", "BatchNormalization", "Cast", "CastLike", "Ceil", "Celu", "Clip", "CumSum",
-         "DequantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu", "GroupNormalization", "HardSigmoid", "HardSwish", "Identity",
-         "InstanceNormalization", "IsInf", "IsNaN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax",
-         "LpNormalization", "Mish", "Neg", "Not", "PRelu", "QuantizeLinear", "RMSNormalization", "Reciprocal",
-         "Relu", "Round", "ScatterElements", "ScatterND", "Selu", "Sigmoid", "Sign", "Softmax", "Softplus",
+         "DequantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu", "GroupNormalization",
+         "HardSigmoid", "HardSwish", "Identity", "InstanceNormalization", "IsInf", "IsNaN",
+         "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "LpNormalization", "Mish", "Neg",
+         "Not", "PRelu", "QuantizeLinear", "RMSNormalization", "Reciprocal", "Relu", "Round",
+         "ScatterElements", "ScatterND", "Selu", "Sigmoid", "Sign", "Softmax", "Softplus",
          "Softsign", "Sqrt", "Tanh", "ThresholdedRelu", "Trilu"), _like_first,
     ),
     **dict.fromkeys(
@@ -284,6 +341,7 @@ OUTPUT_SIZES: dict[str, Callable[[SizeWalk, Node], Sizes | None]] = {
     "ArgMax": _extreme_shape,
     "ArgMin": _extreme_shape,
     "Concat": _concat_shape,
+    "ConvTranspose": _conv_transpose_shape,
     "ConstantOfShape": lambda walk, node: walk.content(node.inputs[0]),
     "Expand": _expand_shape,
     "Flatten": _flatten_shape,
@@ -296,6 +354,7 @@ OUTPUT_SIZES: dict[str, Callable[[SizeWalk, Node], Sizes | None]] = {
     "Pad": _pad_shape,
     "Resize": _resize_shape,
     "Slice": _slice_shape,
+    "Split": _split_shape,
     "Squeeze": _squeeze_shape,
     "Tile": _tile_shape,
     "Transpose": _transpose_shape,

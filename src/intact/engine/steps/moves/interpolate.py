@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_rows
@@ -11,7 +10,7 @@ from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.wiring import Const, Read, Write
+from intact.engine.steps.base.wiring import Operand, Read, Write
 from intact.numerics import interpolate
 
 
@@ -20,22 +19,26 @@ class Interpolate(Step):
     """Sums of elements of x times weights, along an axis (N57).
 
     Attributes:
-        places: Which elements each one of y reads, one row for each.
-        weights: By what they are multiplied.
+        places: int64: which elements each one of y reads, one row for each. Constant, or following from
+            sizes alone, as `weights`.
+        weights: float32: by what they are multiplied.
     """
 
     kind = "interpolate"
     x: Read
     y: Write
     axis: int
-    places: Annotated[str, Const("int64", 2)]
-    weights: Annotated[str, Const("float32", 2)]
+    places: Operand
+    weights: Operand
 
     def check(self, checker: Checker) -> None:
         checker.axis(self.x, self.axis)
         checker.one_rank(self.x, self.y)
         checker.that(checker.dtype(self.x) == "float32", checker.dtype(self.x), "float32")
         checker.one_dtype(self.x, self.y)
+        for name, dtype in ((self.places, "int64"), (self.weights, "float32")):
+            checker.that(checker.dtype(name) == dtype, checker.dtype(name), dtype)
+            checker.that(checker.rank(name) == (2,), name, "a matrix")
 
     def output_shape(self, sizes: Sizes) -> Shape:
         """Return the sizes of x, with as many elements along the axis as there are rows of places."""
@@ -46,5 +49,5 @@ class Interpolate(Step):
 
     def evaluate(self, run: Run) -> None:
         x, places = run.array(self.x), run.array(self.places)
-        check_rows(places, x.shape[self.axis], f"constant '{self.places}'")
+        check_rows(places, x.shape[self.axis], f"'{self.places}'")
         run.bind(self.y, interpolate(x, self.axis, places, run.array(self.weights)))

@@ -12,18 +12,23 @@ from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.wiring import Const, Read, Write
+from intact.engine.steps.base.wiring import Read, Reads, Write
 
 
 @dataclass(frozen=True)
 class Resize(Step):
-    """Nearest neighbour. `indices` name one constant int64 array for each axis that changes: what y reads."""
+    """Nearest neighbour, and whatever else reads the same places of an axis everywhere.
+
+    Attributes:
+        axes: That change.
+        indices: int64, for each of them: what y reads. Constant, or following from sizes alone.
+    """
 
     kind = "resize"
     x: Read
     y: Write
     axes: tuple[int, ...]
-    indices: Annotated[tuple[str, ...], Const("int64", 1)]
+    indices: Annotated[tuple[str, ...], Reads(constant=True)]
 
     def check(self, checker: Checker) -> None:
         checker.one_dtype(self.x, self.y)
@@ -32,6 +37,9 @@ class Resize(Step):
         distinct = len(set(axes)) == len(axes) == len(self.indices)
         within = distinct and all(0 <= axis < rank for axis in axes)
         checker.that(within, axes, "axes of it, with indices for each")
+        for name in self.indices:
+            checker.that(checker.dtype(name) == "int64", checker.dtype(name), "int64")
+            checker.that(checker.rank(name) == (1,), name, "a vector")
 
     def output_shape(self, sizes: Sizes) -> Shape:
         """Return as many elements per axis as there are indices."""

@@ -92,7 +92,7 @@ class _Opener:
             return not array.any()
         node = value.producer() if value is not None else None
         if is_op(node, "ConstantOfShape") and node is not None:
-            return ops.ConstantOfShape.fill(node) == 0
+            return not ops.ConstantOfShape.fill(node).any()
         return is_op(node, "Expand", "Identity") and node is not None and self._is_zero(node.inputs[0])
 
     # -- what is written

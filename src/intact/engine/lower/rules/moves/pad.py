@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import between, data, define_like, has, who
 from intact.engine.lower.rules.moves.resize import check_count, require_size, take_places
-from intact.engine.steps import Pad, Slice, Tensor
+from intact.engine.lower.rules.reductions.range import positions
+from intact.engine.steps import Dim, Elementwise, Pad, Resize, SizeVector, Slice, Tensor
+from intact.engine.steps.base.dims import expression
 from intact.graph import Node, ops
 
 
@@ -25,17 +27,60 @@ def lower_pad(builder: PlanBuilder, node: Node) -> None:
     if mode is None:
         raise NoMatch(f"its mode is '{onnx_mode}'")
     x = data(builder, node.inputs[0])
-    shape, places = x.shape, {}
+    shape, places, free = x.shape, dict[int, NDArray[np.int64]](), list[tuple[int, int, int]]()
     for axis, (before, after) in enumerate(pads_of(builder, node, len(shape))):
         if before < 0 or after < 0:
             raise NoMatch("its pads are negative")
-        if before or after:
+        if not before and not after:
+            continue
+        if not isinstance(shape[axis], int):
+            free.append((axis, before, after))
+        else:
             size = require_size(shape, axis)
             if mode != "edge" and max(before, after) >= size:
                 raise NoMatch(f"it pads axis {axis} with more than there is")
             check_count(axis, before + size + after)
             places[axis] = np.pad(np.arange(size), (before, after), mode)
-    take_places(builder, node, x, places)
+    if not free:
+        take_places(builder, node, x, places)
+        return
+    indices = {axis: builder.hold(f"{node.name}.axis{axis}", read) for axis, read in places.items()}
+    indices |= {
+        axis: _free_places(builder, node, mode, shape[axis], before, after) for axis, before, after in free
+    }
+    y = define_like(builder, node.outputs[0], x)
+    builder.add(Resize(*who(node), x.name, y, tuple(indices), tuple(indices.values())), node)
+
+
+def _free_places(builder: PlanBuilder, node: Node, mode: str, size: Dim, before: int, after: int) -> str:
+    """Write the steps of what an axis of a free size reads, and return their tensor.
+
+    Of an axis with fewer elements than are added, a binding refuses what "reflect" and "wrap" read.
+    """
+    count = expression("+", size, before + after)
+    if count is None or not builder.is_told(count):
+        raise NoMatch("the size of an axis that it pads is computed")
+    name = node.outputs[0].name
+
+    def step(operation: str, *xs: str) -> str:
+        y = builder.scratch(f"{name}.{operation}", "int64", (count,))
+        builder.add(Elementwise(*who(node), operation, xs, y))
+        return y
+
+    def number(value: Dim) -> str:
+        if isinstance(value, int):
+            return builder.hold(f"{node.name}.number", np.array(value))
+        y = builder.scratch(f"{name}.number", "int64", ())
+        builder.add(SizeVector(*who(node), y, (value,)))
+        return y
+
+    last = number(expression("-", size, 1) or 0)
+    at = step("sub", positions(builder, node, count), number(before))
+    if mode == "edge":
+        return step("min", step("max", at, number(0)), last)
+    if mode == "reflect":
+        return step("sub", last, step("abs", step("sub", last, step("abs", at))))
+    return step("mod", step("add", at, number(size)), number(size))
 
 
 _MODES: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}

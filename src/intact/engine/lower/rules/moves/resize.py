@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import data, define_like, who
 from intact.engine.lower.rules.moves.interpolate import (
-    SAMPLES,
-    Reals,
     axes_to_resize,
-    coordinates,
     lower_interpolation,
+    resize_places,
+    sampling_of,
 )
 from intact.engine.steps import Dim, Reshape, Resize, Tensor
 from intact.graph import Node, ops
 from intact.limits import RESIZED
+from intact.numerics import SAMPLED_TERMS, Sampling, nearest_places
 
 Places = Mapping[int, NDArray[np.int64]]
 """Axis -> what is read there; other axes stay as they are."""
@@ -63,38 +63,31 @@ def lower_resize(builder: PlanBuilder, node: Node) -> None:
     op = ops.Resize.of(node)
     if op.mode == "nearest":
         _take_nearest(builder, node, op)
-    elif op.mode in SAMPLES:
+    elif op.mode in SAMPLED_TERMS:
         lower_interpolation(builder, node, op)
     else:
         raise NoMatch(f"it interpolates: {op.mode}")
 
 
 def _take_nearest(builder: PlanBuilder, node: Node, op: ops.Resize) -> None:
-    x = data(builder, node.inputs[0])
+    x, sampling = data(builder, node.inputs[0]), sampling_of(op)
     axes, indices = list[int](), list[str]()
     for axis, size, wanted, scale in axes_to_resize(builder, node, op, x.shape):
         axes.append(axis)
-        indices.append(builder.hold(f"{node.name}.axis{axis}", _nearest(op, size, wanted, scale)))
+        name = f"{node.name}.axis{axis}"
+        if isinstance(size, int) and isinstance(wanted, int):
+            chosen = _nearest(sampling, size, wanted, wanted / size if scale is None else scale)
+            indices.append(builder.hold(name, chosen))
+        else:
+            indices.append(builder.scratch(name, "int64", (wanted,)))
+            builder.add(resize_places(node, sampling, indices[-1], size, wanted, scale))
     y = define_like(builder, node.outputs[0], x)
     builder.add(Resize(*who(node), x.name, y, tuple(axes), tuple(indices)), node)
 
 
-def _nearest(op: ops.Resize, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
+def _nearest(sampling: Sampling, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
     """Return the input element that each of `wanted` outputs reads, as ONNX's Resize rounds."""
-    rounding = _ROUNDINGS.get(op.nearest_mode)
-    if rounding is None:
-        raise NoMatch(f"it rounds by '{op.nearest_mode}'")
-    chosen, single = (
-        rounding(coordinates(op, real, size, wanted, scale)) for real in (np.float64, np.float32)
-    )
-    if (single != chosen).any():
+    chosen = nearest_places(sampling, size, wanted, scale, np.float64)
+    if (nearest_places(sampling, size, wanted, scale, np.float32) != chosen).any():
         raise NoMatch("it rounds so near a tie that the width of floats decides")
-    return np.asarray(np.clip(chosen, 0, size - 1).astype(np.int64))
-
-
-_ROUNDINGS: dict[str, Callable[[Reals], Reals]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": lambda x: np.floor(x),
-    "ceil": lambda x: np.ceil(x),
-}
+    return chosen
