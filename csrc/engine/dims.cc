@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kLargest = int64_t{1} << 62;  // as in plan files
 constexpr size_t kLongest = 2000;               // characters of an expression
-constexpr std::string_view kFunctions[] = {"+", "-", "*", "/", "max", "min", "broadcast"};
+constexpr std::string_view kFunctions[] = {"+", "-", "*", "/", "mod", "max", "min", "broadcast"};
 
 }  // namespace
 
@@ -58,6 +58,11 @@ std::optional<int64_t> DimTable::apply(Function function, int64_t a, int64_t b) 
       if (a != 0 && std::abs(b) >= kLargest / std::abs(a) + 1) return std::nullopt;
       return a * b;
     case Function::over: return b == 0 ? std::nullopt : std::optional(a / b);
+    case Function::modulo: {
+      if (b == 0) return std::nullopt;
+      const int64_t rest = a % b;
+      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    }
     case Function::most: return std::max(a, b);
     case Function::least: return std::min(a, b);
     case Function::broadcast: return b == 1 ? a : b;

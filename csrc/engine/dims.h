@@ -36,7 +36,7 @@ class DimTable {
   const std::string& text(const Dim& dim) const { return texts_[static_cast<size_t>(dim.text)]; }
 
  private:
-  enum class Function : uint8_t { plus, minus, times, over, most, least, broadcast };
+  enum class Function : uint8_t { plus, minus, times, over, modulo, most, least, broadcast };
   // Number, text, or a function of two nodes.
   struct Node {
     Dim leaf;

@@ -142,9 +142,12 @@ std::vector<Dim> Fields::dims(std::string_view key) {
   return found;
 }
 
-std::vector<std::array<int64_t, 2>> Fields::pairs(std::string_view key) {
-  std::vector<std::array<int64_t, 2>> found;
-  for (const Json& value : list(key).items) found.push_back(of_list<2>(value, key));
+std::vector<Dim> Fields::dim_pairs(std::string_view key) {
+  std::vector<Dim> found;
+  for (const Json& pair : list(key).items) {
+    if (!pair.is(Json::Kind::list) || pair.items.size() != 2) refuse(key, pair, "a pair of sizes");
+    for (const Json& value : pair.items) found.push_back(dim(value));
+  }
   return found;
 }
 

@@ -64,8 +64,8 @@ class Fields {
   // A size, as `value` says it.
   Dim dim(const Json& value) const;
   std::vector<Dim> dims(std::string_view key);
-  // A list of pairs.
-  std::vector<std::array<int64_t, 2>> pairs(std::string_view key);
+  // A list of pairs, one behind the other.
+  std::vector<Dim> dim_pairs(std::string_view key);
   // The object or list itself.
   const Json& item(std::string_view key);
   const Json& list(std::string_view key);

@@ -241,7 +241,9 @@ class HostedBound:
     program: Program
     input_blocks: list[int]
     output_blocks: list[int]
+    held_block: int
     held_bytes: int
+    held_values: NDArray[Any]
     arena_bytes: int
     choices: list[tuple[int, tuple[str, ...], int]]
     labels: list[int]

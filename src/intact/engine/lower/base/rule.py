@@ -11,6 +11,7 @@ from intact.engine.files.limits import DTYPES
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, new_sizes
 from intact.engine.lower.base.fused import Fused
 from intact.engine.steps import STRING, Dim, Tensor
+from intact.engine.steps.base.dims import expression
 from intact.graph import Node, Value, input_of, set_shape
 
 Rule = Callable[[PlanBuilder, Node], None]
@@ -99,3 +100,11 @@ def present(value: Value | None) -> Value:
     """Return an operand that no valid file leaves out."""
     assert value is not None, "both operands of an Add are there"
     return value
+
+
+def product_of_sizes(dims: tuple[Dim, ...], name: str) -> Dim:
+    """Multiply several sizes into one; the product gets a name where one of them is not known."""
+    product: Dim | None = 1
+    for dim in dims:
+        product = None if product is None else expression("*", product, dim)
+    return name if product is None else product

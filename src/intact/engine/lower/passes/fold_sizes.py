@@ -6,7 +6,7 @@ import numpy as np
 
 from intact.engine.lower.passes.output_sizes import OUTPUT_SIZES, window_steps
 from intact.engine.lower.passes.size_numbers import NUMBERS, NumberRule
-from intact.engine.lower.passes.size_walk import Size, Sizes
+from intact.engine.lower.passes.size_walk import Numbers, Size, Sizes
 from intact.engine.steps.base.dims import names_in
 from intact.graph import (
     DOUBTFUL,
@@ -23,6 +23,7 @@ from intact.graph import (
 )
 
 _INTEGERS = ("INT64", "INT32")
+_MOST_NUMBERS = 4096  # of a constant that arithmetic with sizes reads
 _MOST_WALKS = 4  # through a graph: each tells sizes behind operators that ONNX's inference alone knows
 
 
@@ -34,7 +35,7 @@ def fold_sizes(model: Model) -> list[Note]:
     What stays free keeps its name through Reshape and Transpose, so that two tensors of one shape are seen
     to have one.
 
-    Guards: integers of rank 0 or 1 alone, computed from sizes that the graph declares.
+    Guards: few integers, computed from sizes that the graph declares.
     """
     folded = 0
     forget_doubtful_names(model)
@@ -56,7 +57,7 @@ def find_numbers(model: Model) -> dict[Value, Sizes]:
     walk = _Walk(model, folds=False)
     for node in model.graph:
         walk.visit(node)
-    return walk.numbers
+    return {value: list(n.reshape(-1)) for value, n in walk.numbers.items() if n.ndim < 2}
 
 
 class _Walk:
@@ -69,14 +70,14 @@ class _Walk:
     Attributes:
         folded: How many values became constants.
         resized: How many tensors got sizes that the graph did not say.
-        numbers: Contents of integer tensors.
+        numbers: Elements of integer tensors.
         shapes: Sizes of tensors, as far as they are known better than the graph says.
     """
 
     def __init__(self, model: Model, *, folds: bool = True) -> None:
         self._folds = folds
         self.folded = self.resized = 0
-        self.numbers: dict[Value, Sizes] = {}
+        self.numbers: dict[Value, Numbers] = {}
         self.shapes: dict[Value, Sizes] = {}
         self._scene = Scene(model.graph)
         self.constants = self._scene.constants
@@ -128,32 +129,37 @@ class _Walk:
             set_shape(value, list(array.shape))
 
     def _compute(self, node: Node, value: Value, rule: NumberRule) -> None:
-        inputs = [[] if node.op_type == "Shape" else self.content(v) for v in node.inputs]
+        read = [] if node.op_type in ("Shape", "Size") else [v for v in node.inputs if v is not None]
+        inputs = [numbers for v in read if (numbers := self._numbers_of(v)) is not None]
+        if len(inputs) < len(read):
+            return
         if node.op_type == "Div" and (value.dtype is None or value.dtype.name not in _INTEGERS):
             return  # of floats, which quotients of sizes are not
-        numbers = None if None in inputs else rule(self, node, [n for n in inputs if n is not None])
+        numbers = rule(self, node, inputs)
         if numbers is None:
             return
         self.numbers[value] = numbers
-        fixed = self._folds and all(isinstance(n, int) for n in numbers)
+        fixed = self._folds and all(isinstance(n, int) for n in numbers.reshape(-1))
         if not fixed or value.dtype is None or value.dtype.name not in _INTEGERS or value.is_graph_output():
             return
-        array = np.asarray(numbers, value.dtype.numpy())
-        scalar = value.shape is not None and len(value.shape) == 0
         insert = self._scene.inserter(node)
-        constant = insert.constant(f"{value.name}.size", array.reshape(()) if scalar else array)
+        constant = insert.constant(f"{value.name}.size", np.array(numbers, value.dtype.numpy()))
         value.replace_all_uses_with(constant)
         self.numbers[constant] = numbers
         self.folded += 1
 
-    def content(self, value: Value | None) -> Sizes | None:
-        """Return the elements of an integer vector; None where they are not known."""
-        if value is None or value in self.numbers:
-            return None if value is None else self.numbers[value]
-        if value not in self.constants or value.dtype is None or value.dtype.name not in _INTEGERS:
+    def _numbers_of(self, value: Value) -> Numbers | None:
+        if value in self.numbers:
+            return self.numbers[value]
+        array = self.constants(value) if value in self.constants else None
+        if array is None or array.dtype.kind not in "iub" or array.size > _MOST_NUMBERS:
             return None
-        array = self.constants(value)
-        return [int(n) for n in array.reshape(-1)] if array is not None and array.ndim <= 1 else None
+        return np.array([int(n) for n in array.reshape(-1)], object).reshape(array.shape)
+
+    def content(self, value: Value | None) -> Sizes | None:
+        """Return the elements of an integer vector or scalar; None where they are not known."""
+        numbers = None if value is None else self._numbers_of(value)
+        return None if numbers is None or numbers.ndim > 1 else list(numbers.reshape(-1))
 
     def shape(self, value: Value | None) -> Sizes | None:
         """Return the sizes of a tensor; None where its rank is not known."""

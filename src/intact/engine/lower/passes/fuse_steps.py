@@ -103,9 +103,10 @@ def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Array
         and not above.fill  # a layer pads with 0
         and isinstance(step, Conv | FloatConv)
         and not (isinstance(step, Conv) and step.low)
-        and not any(above.pads[0] + above.pads[1])
+        and above.constant_pads
+        and not any(above.constant_pads[:4])
     ):
-        (top, bottom), (left, right) = above.pads[2:]
+        top, bottom, left, right = above.constant_pads[4:]
         pads = tuple(a + b for a, b in zip(step.pads, (top, left, bottom, right), strict=True))
         nodes = above.nodes + step.nodes
         return replace(step, nodes=nodes, x=above.x, pads=(pads[0], pads[1], pads[2], pads[3]))

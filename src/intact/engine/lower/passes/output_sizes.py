@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -88,21 +89,25 @@ def _reshape_shape(walk: SizeWalk, node: Node) -> Sizes | None:
 
 def _missing_size(sizes: Sizes, targets: Sizes) -> Size:
     """Return the size that makes the product of `sizes` equal that of `targets`."""
-    names = [n for n in sizes if not isinstance(n, int)]
-    for name in (n for n in targets if not isinstance(n, int)):
-        if name is None or name not in names:
-            return None
-        names.remove(name)
-    whole = int(np.prod([n for n in sizes if isinstance(n, int)], dtype=object))
-    part = int(np.prod([n for n in targets if isinstance(n, int)], dtype=object))
-    if not part or None in names or (not names and whole % part):
+    left = list(sizes)
+    others = Counter[Size]()
+    for size in targets:
+        if size in left and size is not None:
+            left.remove(size)
+        else:
+            others[size] += 1
+    whole, part = _multiply(left), _multiply(list(others.elements()))
+    if isinstance(whole, int) and isinstance(part, int) and part and whole % part:
         return None
-    if whole % part == 0:
-        whole, part = whole // part, 1
-    left: Size = whole
-    for name in names:
-        left = compute_size("*", left, name)
-    return compute_size("/", left, part)
+    return compute_size("/", whole, part)
+
+
+def _multiply(sizes: Sizes) -> Size:
+    """Multiply sizes, numbers last."""
+    product: Size = 1
+    for size in sorted(sizes, key=lambda size: isinstance(size, int)):
+        product = compute_size("*", product, size)
+    return product
 
 
 def _resize_shape(walk: SizeWalk, node: Node) -> Sizes | None:
@@ -194,11 +199,24 @@ def _slice_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     return output_sizes
 
 
+def first_of_slice(size: Size, start: Size) -> Size:
+    """Return the first element that a Slice forward reads of an axis; negative starts count from the end."""
+    if start is None or (isinstance(start, int) and start >= 0) or is_never_negative(start):
+        return start
+    back = compute_size("*", start, -1)
+    if back is None or not is_never_negative(back):
+        return None
+    first = compute_size("max", compute_size("-", size, back), 0)
+    if isinstance(start, int):
+        return first
+    # 0 elements from the end are 0 from the beginning, which is all.
+    return compute_size("mod", first, compute_size("max", size, 1))
+
+
 def _slice_length(size: Size, start: Size, end: Size) -> Size:
     """Return how many elements there are from `start` to `end` of an axis."""
-    if size is None or start is None or end is None:
-        return None
-    if not isinstance(start, int) and not is_never_negative(start):
+    first = first_of_slice(size, start)
+    if size is None or first is None or end is None:
         return None
     if isinstance(end, int) and end >= _MOST - 1:
         stop: Size = size
@@ -208,10 +226,7 @@ def _slice_length(size: Size, start: Size, end: Size) -> Size:
         stop = compute_size("min", size, end)
     else:
         return None
-    if isinstance(start, int) and start < 0:
-        first = compute_size("max", compute_size("+", size, start), 0)
-        return compute_size("max", compute_size("-", stop, first), 0)
-    return compute_size("max", compute_size("-", stop, start), 0) if start else stop
+    return compute_size("max", compute_size("-", stop, first), 0) if first else stop
 
 
 def _gather_nd_shape(walk: SizeWalk, node: Node) -> Sizes | None:
@@ -326,13 +341,15 @@ OUTPUT_SIZES: dict[str, Callable[[SizeWalk, Node], Sizes | None]] = {
          "Mod", "Mul", "Or", "Pow", "Sub", "Where", "Xor"), _broadcast,
     ),
     **dict.fromkeys(
-        ("Abs", "BatchNormalization", "Cast", "CastLike", "Ceil", "Celu", "Clip", "CumSum",
+        ("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BatchNormalization",
+         "BitwiseNot", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Cos", "Cosh", "CumSum",
          "DequantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu", "GroupNormalization",
-         "HardSigmoid", "HardSwish", "Identity", "InstanceNormalization", "IsInf", "IsNaN",
-         "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "LpNormalization", "Mish", "Neg",
-         "Not", "PRelu", "QuantizeLinear", "RMSNormalization", "Reciprocal", "Relu", "Round",
-         "ScatterElements", "ScatterND", "Selu", "Sigmoid", "Sign", "Softmax", "Softplus",
-         "Softsign", "Sqrt", "Tanh", "ThresholdedRelu", "Trilu"), _like_first,
+         "HardSigmoid", "HardSwish", "Hardmax", "Identity", "InstanceNormalization", "IsInf",
+         "IsNaN", "LRN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "LpNormalization",
+         "MeanVarianceNormalization", "Mish", "Neg", "Not", "PRelu", "QuantizeLinear",
+         "RMSNormalization", "Reciprocal", "Relu", "Round", "ScatterElements", "ScatterND", "Selu",
+         "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus", "Softsign", "Sqrt",
+         "Swish", "Tan", "Tanh", "ThresholdedRelu", "Trilu"), _like_first,
     ),
     **dict.fromkeys(
         ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin",

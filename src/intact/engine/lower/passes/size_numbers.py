@@ -1,69 +1,189 @@
-"""Arithmetic with the numbers of integer vectors, whose elements may be sizes without a number yet."""
+"""Arithmetic with the numbers of small integer tensors, whose elements may be sizes without a number yet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from intact.engine.lower.passes.size_walk import Size, Sizes, SizeWalk, compute_size, pair_sizes
+import numpy as np
+
+from intact.engine.lower.passes.size_walk import Numbers, Size, SizeWalk, compute_size
 from intact.engine.steps.base.dims import is_never_negative
 from intact.graph import Node, ops
 
-_MOST_NUMBERS = 64  # in a vector of sizes that ConstantOfShape fills
+_MOST_NUMBERS = 64  # that ConstantOfShape and Expand fill
 
-NumberRule = Callable[[SizeWalk, Node, Sequence[Sizes]], Sizes | None]
+NumberRule = Callable[[SizeWalk, Node, Sequence[Numbers]], Numbers | None]
 
 
-def _shape_of(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+def _numbers(sizes: Sequence[Size]) -> Numbers:
+    made = np.empty(len(sizes), object)
+    made[:] = sizes
+    return made
+
+
+def _each(function: Callable[..., Size], *operands: Numbers) -> Numbers | None:
+    """Apply a function to elements that broadcast; None where they do not."""
+    try:
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+    except ValueError:
+        return None
+    made = np.empty(shape, object)
+    if made.size:
+        made[...] = np.frompyfunc(function, len(operands), 1)(*operands)
+    return made
+
+
+def _whole(numbers: Numbers) -> list[int] | None:
+    """Return numbers that are all known."""
+    flat = [n for n in numbers.reshape(-1) if isinstance(n, int)]
+    return flat if len(flat) == numbers.size else None
+
+
+def _shape_of(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    sizes, form = walk.shape(node.inputs[0]), ops.Shape.of(node)
+    return None if sizes is None else _numbers(sizes[form.start : form.end])
+
+
+def _count(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
     sizes = walk.shape(node.inputs[0])
-    form = ops.Shape.of(node)
-    return None if sizes is None else sizes[form.start : form.end]
+    return None if sizes is None else _product(sizes)
 
 
-def _gather(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    sizes, indices = inputs
-    if ops.Gather.of(node).axis != 0 or not sizes:
+def _product(sizes: Sequence[Size]) -> Numbers:
+    made = np.empty((), object)
+    product: Size = 1
+    for size in sizes:
+        product = compute_size("*", product, size)
+    made[()] = product
+    return made
+
+
+def _product_of_all(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    if len(inputs) != 1 or ops.ReduceProd.of(node).axes is not None:
         return None
-    gathered = [sizes[i] for i in indices if isinstance(i, int) and -len(sizes) <= i < len(sizes)]
-    return gathered if len(gathered) == len(indices) else None
+    made = _product(list(inputs[0].reshape(-1)))
+    return made.reshape((1,) * inputs[0].ndim) if ops.ReduceProd.of(node).keepdims else made
 
 
-def _slice_numbers(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    sizes, *numbers = inputs
-    starts = [n[0] for n in numbers if len(n) == 1 and isinstance(n[0], int)]
-    if len(starts) != len(numbers) or (len(starts) > 2 and starts[2] != 0):
+def _gather(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    x, index = inputs
+    places, axis = _whole(index), ops.Gather.of(node).axis
+    if places is None or not -x.ndim <= axis < x.ndim:
         return None
-    return sizes[slice(starts[0], starts[1], starts[3] if len(starts) > 3 else 1)]
+    size = x.shape[axis]
+    if not all(-size <= place < size for place in places):
+        return None
+    return np.asarray(np.take(x, np.array(places, np.int64).reshape(index.shape), axis), object)
 
 
-def _same(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+def _slice(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    x, *rest = inputs
+    known = [_whole(numbers) for numbers in rest]
+    starts, ends, *more = known
+    if starts is None or ends is None or None in more:
+        return None
+    axes = more[0] if more and more[0] is not None else list(range(len(starts)))
+    hops = more[1] if len(more) > 1 and more[1] is not None else [1] * len(starts)
+    cuts = [slice(None)] * x.ndim
+    for start, end, axis, hop in zip(starts, ends, axes, hops, strict=False):
+        if not -x.ndim <= axis < x.ndim or hop == 0:
+            return None
+        indices = range(*_ends(start, end, hop, x.shape[axis]))
+        cuts[axis] = slice(indices.start, None if indices.stop < 0 else indices.stop, hop)
+        if not indices:
+            cuts[axis] = slice(0, 0)
+    return x[tuple(cuts)]
+
+
+def _ends(start: int, end: int, hop: int, size: int) -> tuple[int, int, int]:
+    """Clamp the ends of a Slice as ONNX says; those below an axis of -hop stay there."""
+    low, high = (0, size) if hop > 0 else (-1, size - 1)
+    first = start + size if start < 0 else start
+    last = end + size if end < 0 else end
+    return min(max(first, low), high), min(max(last, low), high), hop
+
+
+def _same(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
     return inputs[0]
 
 
-def _concat_numbers(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    return [n for sizes in inputs for n in sizes]
+def _reshape(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    x, target = inputs[0], _whole(inputs[1])
+    if target is None:
+        return None
+    copies = not ops.Reshape.of(node).allowzero
+    shape = [x.shape[i] if n == 0 and copies and i < x.ndim else n for i, n in enumerate(target)]
+    try:
+        return x.reshape(shape)
+    except ValueError:
+        return None
+
+
+def _squeeze(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    axes = _whole(inputs[1]) if len(inputs) > 1 else None
+    try:
+        return np.squeeze(inputs[0], None if axes is None else tuple(axes))
+    except ValueError:  # NumPy's AxisError is one
+        return None
+
+
+def _unsqueeze(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    axes = _whole(inputs[1]) if len(inputs) > 1 else None
+    try:
+        return None if axes is None else np.expand_dims(inputs[0], tuple(axes))
+    except ValueError:
+        return None
+
+
+def _transpose(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    return inputs[0].transpose(ops.Transpose.of(node).order(inputs[0].ndim))
+
+
+def _concat(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    try:
+        return np.concatenate(inputs, ops.Concat.of(node).axis)
+    except ValueError:
+        return None
 
 
 def _arithmetic(function: str) -> NumberRule:
-    def rule(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-        pairs = pair_sizes(*inputs)
-        return None if pairs is None else [compute_size(function, m, n) for m, n in pairs]
+    def rule(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+        made: Numbers | None = inputs[0]
+        for operand in inputs[1:]:
+            made = None if made is None else _each(partial(compute_size, function), made, operand)
+        return made
 
     return rule
 
 
-def _fill_numbers(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    """Fill a vector with one number, to the length that the input gives."""
-    (count,) = inputs
-    if len(count) != 1 or not isinstance(count[0], int) or not 0 <= count[0] <= _MOST_NUMBERS:
-        return None
+def _remainder(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    return None if ops.Mod.of(node).fmod else _each(partial(compute_size, "mod"), *inputs)
+
+
+def _fill(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    """Fill a tensor with one number."""
     value = float(ops.ConstantOfShape.fill(node))
-    return [int(value)] * count[0] if value.is_integer() else None
+    return _filled(np.full((), int(value), object), inputs[0]) if value.is_integer() else None
 
 
-def _equal(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    """Compare two numbers: 1 where they are equal, else 0. No size is negative, whatever its name."""
-    pairs = pair_sizes(*inputs)
-    return None if pairs is None else [_is_equal(a, b) for a, b in pairs]
+def _expand(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    return _filled(*inputs)
+
+
+def _filled(x: Numbers, target: Numbers) -> Numbers | None:
+    shape = _whole(target)
+    if shape is None or any(n < 0 for n in shape) or int(np.prod(shape, dtype=object)) > _MOST_NUMBERS:
+        return None
+    try:
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape)))
+    except ValueError:
+        return None
+
+
+def _equal(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    """Compare numbers: 1 where they are equal, else 0. No size is negative, whatever its name."""
+    return _each(_is_equal, *inputs)
 
 
 def _is_equal(a: Size, b: Size) -> int | None:
@@ -76,24 +196,20 @@ def _is_equal(a: Size, b: Size) -> int | None:
     )
 
 
-def _negate(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    return [compute_size("*", n, -1) for n in inputs[0]]
+def _negate(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    return _each(lambda n: compute_size("*", n, -1), inputs[0])
 
 
-def _where(walk: SizeWalk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
-    condition, a, b = inputs
-    count = max(map(len, inputs))
-    if any(len(sizes) not in (1, count) for sizes in inputs):
-        return None
-    rows = zip(*(sizes * count if len(sizes) == 1 else sizes for sizes in (condition, a, b)), strict=False)
-    return [y if x == 0 else x_ if x == 1 else None for x, x_, y in rows]
+def _where(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    return _each(lambda chosen, a, b: b if chosen == 0 else a if chosen == 1 else None, *inputs)
 
 
 NUMBERS: dict[str, NumberRule] = {
-    "Add": _arithmetic("+"), "Cast": _same, "Concat": _concat_numbers,
-    "ConstantOfShape": _fill_numbers, "Div": _arithmetic("/"), "Equal": _equal,
-    "Gather": _gather, "Identity": _same, "Max": _arithmetic("max"), "Min": _arithmetic("min"),
-    "Mul": _arithmetic("*"), "Neg": _negate, "Reshape": _same, "Shape": _shape_of, "Slice": _slice_numbers,
-    "Squeeze": _same, "Sub": _arithmetic("-"), "Unsqueeze": _same, "Where": _where,
+    "Add": _arithmetic("+"), "Cast": _same, "Concat": _concat, "ConstantOfShape": _fill,
+    "Div": _arithmetic("/"), "Equal": _equal, "Expand": _expand, "Gather": _gather, "Identity": _same,
+    "Max": _arithmetic("max"), "Min": _arithmetic("min"), "Mod": _remainder, "Mul": _arithmetic("*"),
+    "Neg": _negate, "ReduceProd": _product_of_all, "Reshape": _reshape, "Shape": _shape_of, "Size": _count,
+    "Slice": _slice, "Squeeze": _squeeze, "Sub": _arithmetic("-"), "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze, "Where": _where,
 }  # fmt: skip
 """Operator -> what it makes of integers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.steps import Dim
@@ -13,6 +14,8 @@ from intact.graph import Value
 Size = Dim | None
 """A size, its name, or nothing where nobody knows it before a run."""
 Sizes = list[Size]
+Numbers = NDArray[np.object_]
+"""Elements of an integer tensor, a `Size` each."""
 
 
 class SizeWalk(Protocol):
@@ -22,7 +25,7 @@ class SizeWalk(Protocol):
         """Return a constant; None for other values."""
 
     def content(self, value: Value | None) -> Sizes | None:
-        """Return the elements of an integer vector; None where they are not known."""
+        """Return the elements of an integer vector or scalar; None where they are not known."""
 
     def shape(self, value: Value | None) -> Sizes | None:
         """Return the sizes of a tensor; None where its rank is not known."""

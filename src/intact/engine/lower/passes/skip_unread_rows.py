@@ -59,13 +59,15 @@ def choose_rows(plan: Plan) -> Plan:
 
 
 def _step_of_choice(layer: _Layer, step: GatherRows, nodes: tuple[str, ...]) -> Step:
+    (groups,) = step.sizes
+    assert isinstance(groups, int), "as `_chooses` asks for"
     if isinstance(layer, Linear):
-        chosen = layer.x, step.index, step.y, layer.weight, step.sizes[0], layer.epilogue
+        chosen = layer.x, step.index, step.y, layer.weight, groups, layer.epilogue
         return ChosenLinear(layer.name, nodes, *chosen)
     blocks = layer.weight, layer.scales, layer.inputs, layer.bits, layer.block
     ranges = (layer.x_scales, layer.x_block) if isinstance(layer, BlockLinear) else ("", 0)
     return ChosenBlockLinear(
-        layer.name, nodes, layer.x, step.index, step.y, *blocks, step.sizes[0], *ranges, layer.zero_points,
+        layer.name, nodes, layer.x, step.index, step.y, *blocks, groups, *ranges, layer.zero_points,
         layer.minima, layer.sub_scales, layer.sub_minima, layer.bias,
     )  # fmt: skip
 
@@ -79,12 +81,18 @@ def _above(step: Step, only: Callable[[str], Step | None]) -> tuple[_Layer, Resh
 
 def _chooses(plan: Plan, layer: _Layer, step: GatherRows) -> bool:
     out, width = len(plan.constants[layer.weight]), plan.tensors[step.x].shape[1]
-    if len(step.sizes) != 1 or not isinstance(width, int) or step.sizes[0] * width != out:
+    groups = step.sizes[0]
+    if (
+        len(step.sizes) != 1
+        or not isinstance(width, int)
+        or not isinstance(groups, int)
+        or groups * width != out
+    ):
         return False
     rows, index = plan.tensors[layer.x].shape[:-1], plan.tensors.get(step.index)
     sizes = [n for n in rows if isinstance(n, int)]
     many = index.shape[0] if index is not None else len(plan.constants[step.index])
-    if len(sizes) == len(rows) and isinstance(many, int) and many > prod(sizes) * step.sizes[0]:
+    if len(sizes) == len(rows) and isinstance(many, int) and many > prod(sizes) * groups:
         return False
     if isinstance(layer, Linear):
         return not (layer.low or layer.epilogue.residual)

@@ -1,7 +1,8 @@
 """Sizes of a plan: numbers, names of free sizes, and expressions of these.
 
 An expression is text, so that it stands wherever a name may stand, in ONNX files too: "=" and JSON, such as
-``=["*", "batch", 12]``. Numbers are whole. "/" rounds towards zero as ONNX's Div does.
+``=["*", "batch", 12]``. Numbers are whole. "/" rounds towards zero as ONNX's Div does, and "mod" has the
+sign of the divisor, as its Mod.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ def _quotient(a: int, b: int) -> int | None:
 
 _FUNCTIONS: dict[str, Callable[[int, int], int | None]] = {
     "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _quotient,
-    "max": max, "min": min, "broadcast": lambda a, b: a if b == 1 else b,
+    "mod": lambda a, b: a % b if b else None, "max": max, "min": min,
+    "broadcast": lambda a, b: a if b == 1 else b,
 }  # fmt: skip
 
 
 def expression(function: str, a: Dim, b: Dim) -> Dim | None:
-    """Return the size ``a + b``, ``a - b``, ``a * b``, ``a / b``, ``max(a, b)`` or ``min(a, b)``, simplified.
+    """Return a function of two sizes, simplified.
 
-    Also the size that both broadcast to.
+    Of "+", "-", "*", "/", "mod", "max", "min", and the size that both broadcast to.
 
     Args:
-        function: "+", "-", "*", "/", "max", "min" or "broadcast".
+        function: "+", "-", "*", "/", "mod", "max", "min" or "broadcast".
         a, b: Sizes.
     Returns:
         A number, a name or an expression; None where it would divide by zero, or grow too long.
@@ -126,6 +128,8 @@ def _is_never_negative(tree: Any) -> bool:
         return tree >= 0
     if isinstance(tree, str):
         return True
+    if tree[0] == "mod":
+        return _is_never_negative(tree[2])
     test = any if tree[0] == "max" else all
     return tree[0] != "-" and test(map(_is_never_negative, tree[1:]))
 

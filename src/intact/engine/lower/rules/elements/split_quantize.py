@@ -47,8 +47,9 @@ def _without_pad(builder: PlanBuilder, quantize: Node) -> tuple[str | None, Pads
         x = builder.real(source)
         for step in reversed(builder.steps):
             if isinstance(step, Pad) and step.y == x and not step.fill and len(step.pads) == 4:
-                (top, bottom), (left, right) = step.pads[2:]
-                if not any(step.pads[0] + step.pads[1]) and builder.tensors[step.x].dtype == "float32":
+                pads = step.constant_pads
+                if pads and not any(pads[:4]) and builder.tensors[step.x].dtype == "float32":
+                    top, bottom, left, right = pads[4:]
                     return step.x, (top, left, bottom, right)
     return None, (0, 0, 0, 0)
 

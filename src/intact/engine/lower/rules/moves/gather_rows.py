@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import between, data, define_like, plain, who
+from intact.engine.lower.base.rule import between, data, define_like, plain, product_of_sizes, who
 from intact.engine.lower.rules.moves.gather import take_rows
 from intact.engine.steps import Dim, GatherRows, Reshape, Tensor
-from intact.engine.steps.base.dims import expression
 from intact.graph import Node, ops
 
 
@@ -68,14 +67,6 @@ def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
     builder.add(GatherRows(*who(node), rows.name, tuples.name, picked, sizes), node)
     y = define_like(builder, value, x)
     builder.add(Reshape(*who(node), picked, y))
-
-
-def product_of_sizes(dims: tuple[Dim, ...], name: str) -> Dim:
-    """Multiply several sizes into one; the product gets a name where one of them is not known."""
-    product: Dim | None = 1
-    for dim in dims:
-        product = None if product is None else expression("*", product, dim)
-    return name if product is None else product
 
 
 def require_sizes(sizes: tuple[Dim, ...]) -> tuple[int, ...]:

@@ -94,11 +94,24 @@ def pad_with_constant(builder: PlanBuilder, node: Node) -> None:
     """
     x = data(builder, node.inputs[0])
     fill, x = _fill(builder, node, x)
+    if node.inputs[1] not in builder.constants and not has(node, 3):
+        _pad_with_sizes(builder, node, x, fill)
+        return
     pads = pads_of(builder, node, len(x.shape))
     if any(n < 0 for pair in pads for n in pair):
         x = _cut(builder, node, x, pads)
         pads = tuple((max(before, 0), max(after, 0)) for before, after in pads)
     y = define_like(builder, node.outputs[0], x)
+    builder.add(Pad(*who(node), x.name, y, pads, fill), node)
+
+
+def _pad_with_sizes(builder: PlanBuilder, node: Node, x: Tensor, fill: str) -> None:
+    """Lower a Pad by what follows from sizes; a binding refuses negative ones."""
+    widths, rank = builder.sizes(node.inputs[1], "by how much it pads"), len(x.shape)
+    if len(widths) != 2 * rank:
+        raise NoMatch("it has other pads than axes")
+    y = define_like(builder, node.outputs[0], x)
+    pads = tuple(zip(widths[:rank], widths[rank:], strict=True))
     builder.add(Pad(*who(node), x.name, y, pads, fill), node)
 
 

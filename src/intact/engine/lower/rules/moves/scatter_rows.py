@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import between, define_like, plain, who
+from intact.engine.lower.base.rule import between, define_like, plain, product_of_sizes, who
 from intact.engine.lower.rules.moves.gather_rows import (
     index_tuples,
-    product_of_sizes,
     require_told,
     under_shape,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.rule import between, data, define_like, has, numbers, plain, who
+from intact.engine.lower.passes.output_sizes import first_of_slice
 from intact.engine.lower.rules.reductions.range import positions
 from intact.engine.steps import Elementwise, Gather, SizeVector, Slice
 from intact.graph import Node, ops, set_shape
@@ -20,12 +21,13 @@ def lower_counted_slice(builder: PlanBuilder, node: Node) -> None:
     wanted, shape = dims_of(node.outputs[0]), x.shape
     for start, axis in zip(starts, axes, strict=True):
         count, is_last = wanted[axis % len(shape)], axis == axes[-1]
-        if not builder.is_told(count) or (isinstance(start, int) and start < 0):
+        from_start = first_of_slice(shape[axis % len(shape)], start)
+        if from_start is None or not builder.is_told(count) or not builder.is_told(from_start):
             raise NoMatch(f"how much it takes of axis {axis} is computed")
         index = positions(builder, node, count)
-        if start != 0:
+        if from_start != 0:
             first = builder.scratch(f"{index}.first", "int64", ())
-            builder.add(SizeVector(*who(node), first, (start,)))
+            builder.add(SizeVector(*who(node), first, (from_start,)))
             moved = builder.scratch(f"{index}.moved", "int64", (count,))
             builder.add(Elementwise(*who(node), "add", (index, first), moved))
             index = moved

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.chain import StepChain
+from intact.engine.lower.base.rule import product_of_sizes
 from intact.graph import Node, ops
 
 
@@ -40,9 +39,9 @@ def _norm_of_groups(builder: PlanBuilder, node: Node, groups: int | None, epsilo
     scale, bias = (_by_channel(builder, node, index, channels, groups) for index in (1, 2))
     row = [channels // groups, *shape[2:]]
     is_static = all(isinstance(n, int) for n in row)
-    if not is_static and not isinstance(shape[0], int):
+    left = product_of_sizes(tuple(row), f"{node.outputs[0].name}.row")
+    if not is_static and not isinstance(shape[0], int) and not builder.is_told(left):
         raise NoMatch("neither the size of a batch nor that of a plane is known")
-    left = prod(n for n in row if isinstance(n, int)) if is_static else f"{node.outputs[0].name}.row"
 
     chain, rows = StepChain(builder, node), (shape[0], groups, left)
     ones, zeros = bool((scale == 1).all()), bool((bias == 0).all())
