@@ -90,6 +90,7 @@ def tensors():
         floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6), floats("fu", "batch", 6, 7, 6),
     ]  # fmt: skip
     declared += [floats("ex", "batch", 8), s.Tensor("n", "int64", (2,))]
+    declared += [s.Tensor("columns", "int64", (3, 2)), floats("shares", 3, 2)]
     above, below = split_codes("uint16", 2.0**-12, 30000)
     declared += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
     declared += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
@@ -141,6 +142,9 @@ def example():
         s.Slice("slice", (), "r", "sl", (0, 0, 1, 0), (1, 1, 2, 1)),
         s.Pad("pad", (), "sl", "pd", ((0, 0), (0, 0), (1, 2), (0, 0)), "fill"),
         s.Resize("resize", (), "pd", "rs", (2, 3), ("index", "index")),
+        s.ResizePlaces(
+            "places", (), "columns", "batch", 3, "linear", "half_pixel", "floor", -0.75, True, 1.5, "shares"
+        ),
         s.Reshape("reshape", (), "p", "f"),
         s.Linear("linear", (), "f", "l", "wl", s.Epilogue("m")),
         s.MatMul("matmul", (), "l", "k", "mm", s.Epilogue("m")),
