@@ -55,8 +55,8 @@ class Binding {
   std::span<const T> array(int value) {
     return plan.array(value).as<T>();
   }
-  // The same of a constant or of a tensor that follows from sizes alone, which is there when steps that name it
-  // among their `fixed` are bound.
+  // The same of a constant or of a tensor that follows from sizes alone, which is there when steps that
+  // name it among their `fixed` are bound.
   template <class T>
   std::span<const T> fixed(int value) {
     return plan.is_constant(value) ? array<T>(value) : Bytes{fixed_bytes(value), {}}.as<T>();

@@ -9,7 +9,8 @@ bool has_output(const std::vector<int>& outputs, int tensor) {
   return std::count(outputs.begin(), outputs.end(), tensor) > 0;
 }
 
-// Tensors whose memory no run writes: all that lie there are made by steps that run once, and none is an output.
+// Tensors whose memory no run writes: all that lie there are made by steps that run once, and none is an
+// output.
 std::vector<bool> find_unwritten(const Plan& plan, const Layout& layout, const std::vector<bool>& made_once) {
   std::vector<bool> unwritten = made_once;  // by root
   for (size_t v = 0; v < made_once.size(); ++v) {

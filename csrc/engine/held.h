@@ -14,8 +14,8 @@ struct Held {
   bool has_some = false;
 };
 
-// Of the steps whose numbers no input decides (Plan::of_sizes) those that run once: what they make is no output,
-// and shares no memory with a tensor that a run makes.
+// Of the steps whose numbers no input decides (Plan::of_sizes) those that run once: what they make is no
+// output, and shares no memory with a tensor that a run makes.
 Held find_held(const Plan& plan, const Layout& layout);
 
 }  // namespace intact::engine

@@ -94,9 +94,7 @@ uint32_t Program::window(Window::Of of, uint32_t parent, size_t offset, size_t b
                          size_t count) {
   if (parent >= blocks_.size()) refuse("a window on a block that does not exist");
   const Block whole = blocks_[parent];
-  if (whole.kind == BlockKind::constant || window_of(parent) != nullptr) {
-    refuse("a window is on the arena, an input or an output");
-  }
+  if (window_of(parent) != nullptr) refuse("a window on a window");
   if (count < 1 || count > static_cast<size_t>(kMost)) refuse("a window is on one part or more");
   if (bytes > static_cast<size_t>(kMost) || (count > 1 && stride > bytes / (count - 1))) {
     refuse("a window leaves its tensor");

@@ -111,7 +111,7 @@ def test_pads_with_more_than_there_is_are_refused() -> None:
 
 
 def test_pads_to_whole_windows() -> None:
-    """What Swin does: pads as PyTorch lists them, the last axis first, turned round."""
+    """Pads as PyTorch lists them, the last axis first, turned round: Swin has them."""
     source = model(
         """g (float[b, h, w] x) => (float[b, p, q] y) {
             s = Shape <start = 1> (x)  rest = Mod (s, four)  less = Sub (four, rest)  pads = Mod (less, four)
@@ -206,7 +206,7 @@ def test_quotients_of_floats_are_no_quotients_of_sizes() -> None:
 
 
 def test_grids_of_anchors() -> None:
-    """What detectors compute of the size of each image: points of a grid, and how far apart they are."""
+    """Points of a grid, as detectors compute them of the size of each image."""
     source = model(
         """g (float[b, 3, h, w] x) => (float[b, 2, n] y) {
             c = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, w0)
@@ -226,3 +226,21 @@ def test_grids_of_anchors() -> None:
         first=np.array([0]), zero_index=np.array(0), channels=np.array([2]),
     )  # fmt: skip
     check(source, images((1, 3, 8, 8), (2, 3, 6, 7), (1, 3, 3, 9)), 1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_images_a_few_at_a_time_read_what_is_held(threads: int) -> None:
+    """Planes of a free size beside images that threads share out."""
+    source = model(
+        """g (float[n, 16, h, w] x) => (float[n, 16, h, w] y) {
+            s = Shape (x)  planes = Expand (channels, s)  a = Relu (x)  b = Add (a, planes)
+            c = Conv <pads = [1, 1, 1, 1], group = 16> (b, w1)  d = Relu (c)  e = Mul (d, planes)
+            y = Sigmoid (e)
+        }""",
+        channels=reals(1, 16, 1, 1), w1=reals(16, 1, 3, 3),
+    )  # fmt: skip
+    plan = lower(source)
+    engine = intact.compile(plan, threads=threads)
+    for shape in ((4, 16, 96, 96), (6, 16, 64, 80), (1, 16, 200, 200)):
+        inputs = {"x": reals(*shape)}
+        np.testing.assert_array_equal(engine.run(inputs)["y"], evaluate(plan, inputs)["y"])

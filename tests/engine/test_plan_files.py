@@ -112,6 +112,16 @@ def attention_steps():
     )
 
 
+def steps_of_sizes():
+    """Steps that read no tensor."""
+    return (
+        s.SizeVector("sizes", ("Shape1",), "n", ("batch", '=["*","batch",8]')),
+        s.ResizePlaces(
+            "places", (), "columns", "batch", 3, "linear", "half_pixel", "floor", -0.75, True, 1.5, "shares"
+        ),
+    )
+
+
 def block_steps():
     """Steps with weights in blocks."""
     return (
@@ -142,9 +152,6 @@ def example():
         s.Slice("slice", (), "r", "sl", (0, 0, 1, 0), (1, 1, 2, 1)),
         s.Pad("pad", (), "sl", "pd", ((0, 0), (0, 0), (1, 2), (0, 0)), "fill"),
         s.Resize("resize", (), "pd", "rs", (2, 3), ("index", "index")),
-        s.ResizePlaces(
-            "places", (), "columns", "batch", 3, "linear", "half_pixel", "floor", -0.75, True, 1.5, "shares"
-        ),
         s.Reshape("reshape", (), "p", "f"),
         s.Linear("linear", (), "f", "l", "wl", s.Epilogue("m")),
         s.MatMul("matmul", (), "l", "k", "mm", s.Epilogue("m")),
@@ -182,7 +189,7 @@ def example():
         s.Expand("expand", (), "me", "ex"),
         *attention_steps(),
         *block_steps(),
-        s.SizeVector("sizes", ("Shape1",), "n", ("batch", '=["*","batch",8]')),
+        *steps_of_sizes(),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
     )

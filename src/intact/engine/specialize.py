@@ -67,6 +67,10 @@ class Plans:
         """
         if not self.plan.model:
             return self.plan
+        if values:  # where branches are all that was open, one plan is for all sizes
+            plan = self._found.get(key_of({}, values), lambda: self._lower({}, values))
+            if not plan.model:
+                return plan
         return self._found.get(key_of(shapes, values), lambda: self._lower(shapes, values))
 
     @contextmanager

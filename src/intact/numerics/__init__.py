@@ -126,7 +126,7 @@ from intact.numerics.learned_range import learned_range_grad
 from intact.numerics.resize import COORDINATES as COORDINATES
 from intact.numerics.resize import ROUNDINGS as ROUNDINGS
 from intact.numerics.resize import SAMPLED_TERMS as SAMPLED_TERMS
-from intact.numerics.resize import Sampling as Sampling
+from intact.numerics.resize import ResizeSampling as ResizeSampling
 from intact.numerics.resize import nearest_places as nearest_places
 from intact.numerics.resize import weighted_places as weighted_places
 from intact.numerics.scatter_elements import SCATTER_DTYPES as SCATTER_DTYPES

@@ -13,7 +13,7 @@ Reals = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Sampling:
+class ResizeSampling:
     """Describes a Resize along an axis. Source: ONNX Resize, whose attributes these are.
 
     Attributes:
@@ -33,7 +33,9 @@ class Sampling:
     antialias: bool = False
 
 
-def nearest_places(sampling: Sampling, size: int, wanted: int, scale: float, real: Any) -> NDArray[np.int64]:
+def nearest_places(
+    sampling: ResizeSampling, size: int, wanted: int, scale: float, real: Any
+) -> NDArray[np.int64]:
     """Compute the input element that each output reads (N57).
 
     Args:
@@ -49,7 +51,7 @@ def nearest_places(sampling: Sampling, size: int, wanted: int, scale: float, rea
 
 
 def weighted_places(
-    sampling: Sampling, size: int, wanted: int, scale: float
+    sampling: ResizeSampling, size: int, wanted: int, scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Compute the input elements that each output sums, and their weights (N57).
 
@@ -68,13 +70,13 @@ def weighted_places(
     return places, weights.astype(np.float32)
 
 
-def _positions(sampling: Sampling, real: Any, size: int, wanted: int, scale: float) -> Reals:
+def _positions(sampling: ResizeSampling, real: Any, size: int, wanted: int, scale: float) -> Reals:
     """Return the position of each output element among those of the input."""
     place = COORDINATES[sampling.coordinates]
     return np.asarray(place(np.arange(wanted, dtype=real), real(scale), size, wanted))
 
 
-def _linear(at: Reals, size: int, sampling: Sampling) -> tuple[NDArray[np.int64], Reals]:
+def _linear(at: Reals, size: int, sampling: ResizeSampling) -> tuple[NDArray[np.int64], Reals]:
     """Weigh the two neighbours by nearness."""
     low = np.floor(at)
     part = at - low
@@ -82,7 +84,7 @@ def _linear(at: Reals, size: int, sampling: Sampling) -> tuple[NDArray[np.int64]
     return np.clip(places, 0, size - 1).astype(np.int64), np.stack([1 - part, part], axis=1)
 
 
-def _cubic(at: Reals, size: int, sampling: Sampling) -> tuple[NDArray[np.int64], Reals]:
+def _cubic(at: Reals, size: int, sampling: ResizeSampling) -> tuple[NDArray[np.int64], Reals]:
     """Weigh four neighbours by Keys' kernel (1981), as ONNX's Resize has it."""
     places = np.floor(at)[:, None] + np.arange(-1, 3)
     weights = _keys(np.abs(at[:, None] - places), sampling.cubic_coeff_a)
@@ -99,7 +101,9 @@ def _keys(away: Reals, a: float) -> Reals:
     return np.where(away <= 1, near, np.where(away < 2, far, 0))
 
 
-def _antialias(at: Reals, size: int, sampling: Sampling, scale: float) -> tuple[NDArray[np.int64], Reals]:
+def _antialias(
+    at: Reals, size: int, sampling: ResizeSampling, scale: float
+) -> tuple[NDArray[np.int64], Reals]:
     """Weigh all neighbours under the kernel, widened by 1 / scale, as ONNX Runtime and PyTorch have it: those
     beyond the ends count for the last one, or not at all."""
     reach = (2 if sampling.mode == "cubic" else 1) / scale

@@ -168,7 +168,7 @@ class Bound:
         return self._native.shape(self._numbers[name])
 
     @cached_property
-    def held(self) -> tuple[int, NDArray[np.uint8]]:
+    def constant_block(self) -> tuple[int, NDArray[np.uint8]]:
         """The block of what was made for these sizes when they were bound, and its bytes."""
         return self._native.held_block, self._native.held_values
 

@@ -159,8 +159,8 @@ def _memory(plan: Plan, bound: Bound, inputs: Arrays, outputs: Arrays, context: 
             return np.empty(shape, dtype)
         if place.block == ARENA:
             array = context.arena()
-        elif place.block == bound.held[0]:
-            array = bound.held[1]
+        elif place.block == bound.constant_block[0]:
+            array = bound.constant_block[1]
         else:
             is_input, owner = bound.blocks[place.block]
             array = (inputs if is_input else outputs)[owner]

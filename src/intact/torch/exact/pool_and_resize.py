@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from intact.engine.steps import Interpolate
-from intact.numerics import Sampling, weighted_places
+from intact.numerics import ResizeSampling, weighted_places
 from intact.torch.exact.engine_steps import run_step
 from intact.torch.exact.exact_operator import exact, register
 from intact.torch.exact.tensor_grids import TensorGrids
@@ -99,7 +99,7 @@ def resize(
 ) -> Tensor:  # fmt: skip
     """Compute ONNX's Resize of all axes behind the first two, shrinking axes first."""
     coordinates = "align_corners" if align_corners else "half_pixel"
-    sampling = Sampling(mode, coordinates, antialias=antialias)
+    sampling = ResizeSampling(mode, coordinates, antialias=antialias)
     axes = [
         (axis, n, size, size / n if scale is None else scale)
         for axis, (n, size, scale) in enumerate(zip(x.shape[2:], sizes, scales, strict=True), start=2)

@@ -14,7 +14,7 @@ from intact.errors import FileFormatError
 from intact.graph import Node, Value, ops
 
 
-def _reduced(walk: SizeWalk, node: Node) -> Sizes | None:
+def _reduction_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     """Return the sizes of a reduction, along the axes that an input names or along all."""
     sizes, op = walk.shape(node.inputs[0]), ops.Reduction.of(node)
     if sizes is None:
@@ -25,8 +25,8 @@ def _reduced(walk: SizeWalk, node: Node) -> Sizes | None:
     axes = {axis % len(sizes) for axis in named}
     if not axes and not op.noop_with_empty_axes:
         axes = set(range(len(sizes)))
-    kept: Sizes = [1 if axis in axes else size for axis, size in enumerate(sizes)]
-    return kept if op.keepdims else [size for axis, size in enumerate(sizes) if axis not in axes]
+    whole: Sizes = [1 if axis in axes else size for axis, size in enumerate(sizes)]
+    return whole if op.keepdims else [size for axis, size in enumerate(sizes) if axis not in axes]
 
 
 def _like_first(walk: SizeWalk, node: Node) -> Sizes | None:
@@ -90,13 +90,13 @@ def _reshape_shape(walk: SizeWalk, node: Node) -> Sizes | None:
 def _missing_size(sizes: Sizes, targets: Sizes) -> Size:
     """Return the size that makes the product of `sizes` equal that of `targets`."""
     left = list(sizes)
-    others = Counter[Size]()
+    unmatched = Counter[Size]()
     for size in targets:
         if size in left and size is not None:
             left.remove(size)
         else:
-            others[size] += 1
-    whole, part = _multiply(left), _multiply(list(others.elements()))
+            unmatched[size] += 1
+    whole, part = _multiply(left), _multiply(list(unmatched.elements()))
     if isinstance(whole, int) and isinstance(part, int) and part and whole % part:
         return None
     return compute_size("/", whole, part)
@@ -119,10 +119,10 @@ def _resize_shape(walk: SizeWalk, node: Node) -> Sizes | None:
         wanted = walk.content(node.inputs[3]) if len(node.inputs) > 3 else None
         return wanted if wanted is not None and len(wanted) == len(x) else None
     check_scales(node, scales)
-    return [_scaled(n, s) for n, s in zip(x, scales.astype(np.float64).tolist(), strict=True)]
+    return [_times_scale(n, s) for n, s in zip(x, scales.astype(np.float64).tolist(), strict=True)]
 
 
-def _scaled(size: Size, scale: float) -> Size:
+def _times_scale(size: Size, scale: float) -> Size:
     """Return ``floor(size * scale)``; of a free size where the scale or its reciprocal is whole."""
     if scale == 1 or size is None:
         return size
@@ -344,16 +344,16 @@ OUTPUT_SIZES: dict[str, Callable[[SizeWalk, Node], Sizes | None]] = {
         ("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BatchNormalization",
          "BitwiseNot", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Cos", "Cosh", "CumSum",
          "DequantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu", "GroupNormalization",
-         "HardSigmoid", "HardSwish", "Hardmax", "Identity", "InstanceNormalization", "IsInf",
+         "HardSigmoid", "HardSwish", "Hardmax", "InstanceNormalization", "IsInf",
          "IsNaN", "LRN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "LpNormalization",
          "MeanVarianceNormalization", "Mish", "Neg", "Not", "PRelu", "QuantizeLinear",
-         "RMSNormalization", "Reciprocal", "Relu", "Round", "ScatterElements", "ScatterND", "Selu",
+         "RMSNormalization", "Reciprocal", "Relu", "Round", "Selu",
          "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus", "Softsign", "Sqrt",
          "Swish", "Tan", "Tanh", "ThresholdedRelu", "Trilu"), _like_first,
     ),
     **dict.fromkeys(
         ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin",
-         "ReduceProd", "ReduceSum", "ReduceSumSquare"), _reduced,
+         "ReduceProd", "ReduceSum", "ReduceSumSquare"), _reduction_shape,
     ),
     "ArgMax": _extreme_shape,
     "ArgMin": _extreme_shape,
@@ -363,6 +363,9 @@ OUTPUT_SIZES: dict[str, Callable[[SizeWalk, Node], Sizes | None]] = {
     "Expand": _expand_shape,
     "Flatten": _flatten_shape,
     "Gather": _gather_shape,
+    "Identity": _like_first,
+    "ScatterElements": _like_first,
+    "ScatterND": _like_first,
     "GatherElements": lambda walk, node: walk.shape(node.inputs[1]),
     "GatherND": _gather_nd_shape,
     "MatMul": _product,

@@ -17,9 +17,9 @@ NumberRule = Callable[[SizeWalk, Node, Sequence[Numbers]], Numbers | None]
 
 
 def _numbers(sizes: Sequence[Size]) -> Numbers:
-    made = np.empty(len(sizes), object)
-    made[:] = sizes
-    return made
+    result = np.empty(len(sizes), object)
+    result[:] = sizes
+    return result
 
 
 def _each(function: Callable[..., Size], *operands: Numbers) -> Numbers | None:
@@ -28,10 +28,10 @@ def _each(function: Callable[..., Size], *operands: Numbers) -> Numbers | None:
         shape = np.broadcast_shapes(*(x.shape for x in operands))
     except ValueError:
         return None
-    made = np.empty(shape, object)
-    if made.size:
-        made[...] = np.frompyfunc(function, len(operands), 1)(*operands)
-    return made
+    result = np.empty(shape, object)
+    if result.size:
+        result[...] = np.frompyfunc(function, len(operands), 1)(*operands)
+    return result
 
 
 def _whole(numbers: Numbers) -> list[int] | None:
@@ -51,19 +51,19 @@ def _count(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | N
 
 
 def _product(sizes: Sequence[Size]) -> Numbers:
-    made = np.empty((), object)
+    result = np.empty((), object)
     product: Size = 1
     for size in sizes:
         product = compute_size("*", product, size)
-    made[()] = product
-    return made
+    result[()] = product
+    return result
 
 
 def _product_of_all(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
     if len(inputs) != 1 or ops.ReduceProd.of(node).axes is not None:
         return None
-    made = _product(list(inputs[0].reshape(-1)))
-    return made.reshape((1,) * inputs[0].ndim) if ops.ReduceProd.of(node).keepdims else made
+    result = _product(list(inputs[0].reshape(-1)))
+    return result.reshape((1,) * inputs[0].ndim) if ops.ReduceProd.of(node).keepdims else result
 
 
 def _gather(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
@@ -79,8 +79,7 @@ def _gather(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | 
 
 def _slice(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
     x, *rest = inputs
-    known = [_whole(numbers) for numbers in rest]
-    starts, ends, *more = known
+    starts, ends, *more = [_whole(numbers) for numbers in rest]
     if starts is None or ends is None or None in more:
         return None
     axes = more[0] if more and more[0] is not None else list(range(len(starts)))
@@ -149,10 +148,10 @@ def _concat(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | 
 
 def _arithmetic(function: str) -> NumberRule:
     def rule(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
-        made: Numbers | None = inputs[0]
+        result: Numbers | None = inputs[0]
         for operand in inputs[1:]:
-            made = None if made is None else _each(partial(compute_size, function), made, operand)
-        return made
+            result = None if result is None else _each(partial(compute_size, function), result, operand)
+        return result
 
     return rule
 
@@ -164,14 +163,14 @@ def _remainder(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers
 def _fill(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
     """Fill a tensor with one number."""
     value = float(ops.ConstantOfShape.fill(node))
-    return _filled(np.full((), int(value), object), inputs[0]) if value.is_integer() else None
+    return _fill_shape(np.full((), int(value), object), inputs[0]) if value.is_integer() else None
 
 
 def _expand(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
-    return _filled(*inputs)
+    return _fill_shape(*inputs)
 
 
-def _filled(x: Numbers, target: Numbers) -> Numbers | None:
+def _fill_shape(x: Numbers, target: Numbers) -> Numbers | None:
     shape = _whole(target)
     if shape is None or any(n < 0 for n in shape) or int(np.prod(shape, dtype=object)) > _MOST_NUMBERS:
         return None

@@ -1,4 +1,4 @@
-"""What rules of sizes know: sizes so far, numbers in vectors, and arithmetic with both."""
+"""Sizes as far as they are known, numbers in vectors, and arithmetic with both."""
 
 from __future__ import annotations
 

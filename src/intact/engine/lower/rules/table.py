@@ -32,7 +32,12 @@ from intact.engine.lower.rules.functions.thresholded_relu import lower_threshold
 from intact.engine.lower.rules.moves.block_gather import lower_block_gather
 from intact.engine.lower.rules.moves.concat import lower_concat, lower_concat_with_tokens
 from intact.engine.lower.rules.moves.depth_to_space import lower_depth_to_space, lower_space_to_depth
-from intact.engine.lower.rules.moves.expand import lower_constant_of_shape, lower_expand
+from intact.engine.lower.rules.moves.expand import (
+    lower_constant_of_shape,
+    lower_expand,
+    lower_free_tile,
+    lower_tile,
+)
 from intact.engine.lower.rules.moves.gather import lower_gather, lower_gather_of_one
 from intact.engine.lower.rules.moves.gather_elements import lower_gather_elements
 from intact.engine.lower.rules.moves.gather_rows import lower_constant_gather_nd, lower_gather_nd
@@ -44,7 +49,6 @@ from intact.engine.lower.rules.moves.reverse_sequence import lower_reverse_seque
 from intact.engine.lower.rules.moves.scatter_elements import lower_scatter_elements
 from intact.engine.lower.rules.moves.scatter_rows import lower_scatter_nd
 from intact.engine.lower.rules.moves.slice import lower_counted_slice, lower_slice, lower_split
-from intact.engine.lower.rules.moves.tile import lower_free_tile, lower_tile
 from intact.engine.lower.rules.moves.transpose import lower_transpose
 from intact.engine.lower.rules.products.block_linear import (
     lower_block_linear,

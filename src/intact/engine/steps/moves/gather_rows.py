@@ -53,13 +53,13 @@ class GatherRows(Step):
             raise mismatch(self.index, f"{index[0]} tuples", f"as many for each of {parts} parts")
         return index[0], x[1]
 
-    def numbers(self, known: Mapping[str, int]) -> tuple[int, ...]:
+    def numbers(self, free_sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the sizes, from the free ones by name."""
-        return values_of(self.sizes, known, f"step '{self.name}'")
+        return values_of(self.sizes, free_sizes, f"step '{self.name}'")
 
-    def _parts(self, x: Shape, known: Mapping[str, int]) -> tuple[int, int]:
+    def _parts(self, x: Shape, free_sizes: Mapping[str, int]) -> tuple[int, int]:
         """Return how many parts x has that tuples index separately, and the rows of each."""
-        rows = prod(self.numbers(known))
+        rows = prod(self.numbers(free_sizes))
         return (x[0] // rows if rows else 0), rows
 
     def evaluate(self, run: Run) -> None:

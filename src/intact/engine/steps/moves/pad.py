@@ -55,8 +55,8 @@ class Pad(Step):
         x, pads = sizes.of(self.x), self._numbers(sizes.dims)
         return tuple(n + before + after for n, (before, after) in zip(x, pads, strict=True))
 
-    def _numbers(self, known: Mapping[str, int]) -> list[tuple[int, ...]]:
-        pads = [values_of(pair, known, f"step '{self.name}'") for pair in self.pads]
+    def _numbers(self, free_sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
+        pads = [values_of(pair, free_sizes, f"step '{self.name}'") for pair in self.pads]
         if any(not 0 <= n <= _MOST for pair in pads for n in pair):
             raise mismatch(self.x, f"pads {pads}", f"pads of 0 to {_MOST}")
         return pads

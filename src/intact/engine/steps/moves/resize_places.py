@@ -13,17 +13,24 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Write
-from intact.numerics import COORDINATES, ROUNDINGS, SAMPLED_TERMS, Sampling, nearest_places, weighted_places
+from intact.numerics import (
+    COORDINATES,
+    ROUNDINGS,
+    SAMPLED_TERMS,
+    ResizeSampling,
+    nearest_places,
+    weighted_places,
+)
 
 
 @dataclass(frozen=True)
 class ResizePlaces(Step):
-    """What each output of a Resize along an axis reads, from the sizes alone (N57).
+    """The elements that each output of a Resize along an axis reads, from the sizes alone (N57).
 
     Attributes:
         places: int64 [wanted] where mode is "nearest", else [wanted, terms].
         size, wanted: Elements of the input and the output.
-        mode, coordinates, rounding, cubic_coeff_a, exclude_outside: As in `numerics.Sampling`.
+        mode, coordinates, rounding, cubic_coeff_a, exclude_outside: As in `numerics.ResizeSampling`.
         scale: Outputs for each input; None: wanted / size.
         weights: float32, shape of `places`; "" where mode is "nearest".
     """
@@ -41,9 +48,11 @@ class ResizePlaces(Step):
     weights: Write = ""
 
     @property
-    def sampling(self) -> Sampling:
-        """What `numerics` computes by."""
-        return Sampling(self.mode, self.coordinates, self.rounding, self.cubic_coeff_a, self.exclude_outside)
+    def sampling(self) -> ResizeSampling:
+        """The attributes, as `numerics` takes them."""
+        return ResizeSampling(
+            self.mode, self.coordinates, self.rounding, self.cubic_coeff_a, self.exclude_outside
+        )
 
     def check(self, checker: Checker) -> None:
         checker.that(self.mode in SAMPLED_TERMS, self.mode, f"one of {', '.join(SAMPLED_TERMS)}")

@@ -50,9 +50,9 @@ class ScatterRows(Step):
             raise mismatch(self.updates, f"shape {updates}", f"{(index[0], x[1])}")
         return x
 
-    def numbers(self, known: Mapping[str, int]) -> tuple[int, ...]:
+    def numbers(self, free_sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the sizes, from the free ones by name."""
-        return values_of(self.sizes, known, f"step '{self.name}'")
+        return values_of(self.sizes, free_sizes, f"step '{self.name}'")
 
     def evaluate(self, run: Run) -> None:
         x, index, sizes = run.array(self.x), run.array(self.index), self.numbers(run.sizes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.rule import who
 from intact.engine.lower.passes.output_sizes import check_scales
-from intact.engine.steps import Dim, Interpolate, Reshape, ResizePlaces
+from intact.engine.lower.rules.moves.resize_places import resize_places, sampling_of
+from intact.engine.steps import Dim, Interpolate, Reshape
 from intact.graph import Node, ops
 from intact.limits import RESIZED
-from intact.numerics import COORDINATES, ROUNDINGS, SAMPLED_TERMS, Sampling, weighted_places
+from intact.numerics import SAMPLED_TERMS, weighted_places
 
 Shape = tuple[Dim, ...]
 
@@ -47,8 +48,8 @@ def _places(
     """Return the places that an axis reads and their weights: constants, or what a step works out."""
     sampling, name = sampling_of(op), f"{node.name}.axis{axis}"
     if isinstance(size, int) and isinstance(wanted, int):
-        known = weighted_places(sampling, size, wanted, wanted / size if scale is None else scale)
-        return builder.hold(f"{name}.places", known[0]), builder.hold(f"{name}.weights", known[1])
+        read, shares = weighted_places(sampling, size, wanted, wanted / size if scale is None else scale)
+        return builder.hold(f"{name}.places", read), builder.hold(f"{name}.weights", shares)
     if sampling.antialias:
         raise NoMatch(f"it smooths axis {axis}, whose size is not known")
     shape = (wanted, SAMPLED_TERMS[op.mode])
@@ -58,38 +59,6 @@ def _places(
     )
     builder.add(resize_places(node, sampling, places, size, wanted, scale, weights))
     return places, weights
-
-
-def resize_places(
-    node: Node,
-    sampling: Sampling,
-    places: str,
-    size: Dim,
-    wanted: Dim,
-    scale: float | None,
-    weights: str = "",
-) -> ResizePlaces:  # fmt: skip
-    """Return the step that works out what an axis of a free size reads."""
-    return ResizePlaces(
-        *who(node), places, size, wanted, sampling.mode, sampling.coordinates, sampling.rounding,
-        sampling.cubic_coeff_a, sampling.exclude_outside, scale, weights,
-    )  # fmt: skip
-
-
-def sampling_of(op: ops.Resize) -> Sampling:
-    """Return what a Resize says, as `numerics` describes it.
-
-    Raises:
-        NoMatch: It has coordinates or a rounding that no kernel knows.
-    """
-    if op.coordinate_transformation_mode not in COORDINATES:
-        raise NoMatch(f"its coordinates follow '{op.coordinate_transformation_mode}'")
-    if op.nearest_mode not in ROUNDINGS:
-        raise NoMatch(f"it rounds by '{op.nearest_mode}'")
-    return Sampling(
-        op.mode, op.coordinate_transformation_mode, op.nearest_mode, op.cubic_coeff_a,
-        bool(op.exclude_outside), bool(op.antialias),
-    )  # fmt: skip
 
 
 def axes_to_resize(

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.positions import positions
 from intact.engine.lower.base.rule import between, data, define_like, has, who
 from intact.engine.lower.rules.moves.resize import check_count, require_size, take_places
-from intact.engine.lower.rules.reductions.range import positions
 from intact.engine.steps import Dim, Elementwise, Pad, Resize, SizeVector, Slice, Tensor
 from intact.engine.steps.base.dims import expression
 from intact.graph import Node, ops

@@ -9,16 +9,12 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.rule import data, define_like, who
-from intact.engine.lower.rules.moves.interpolate import (
-    axes_to_resize,
-    lower_interpolation,
-    resize_places,
-    sampling_of,
-)
+from intact.engine.lower.rules.moves.interpolate import axes_to_resize, lower_interpolation
+from intact.engine.lower.rules.moves.resize_places import resize_places, sampling_of
 from intact.engine.steps import Dim, Reshape, Resize, Tensor
 from intact.graph import Node, ops
 from intact.limits import RESIZED
-from intact.numerics import SAMPLED_TERMS, Sampling, nearest_places
+from intact.numerics import SAMPLED_TERMS, ResizeSampling, nearest_places
 
 Places = Mapping[int, NDArray[np.int64]]
 """Axis -> what is read there; other axes stay as they are."""
@@ -85,7 +81,7 @@ def _take_nearest(builder: PlanBuilder, node: Node, op: ops.Resize) -> None:
     builder.add(Resize(*who(node), x.name, y, tuple(axes), tuple(indices)), node)
 
 
-def _nearest(sampling: Sampling, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
+def _nearest(sampling: ResizeSampling, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
     """Return the input element that each of `wanted` outputs reads, as ONNX's Resize rounds."""
     chosen = nearest_places(sampling, size, wanted, scale, np.float64)
     if (nearest_places(sampling, size, wanted, scale, np.float32) != chosen).any():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.base.positions import positions
 from intact.engine.lower.base.rule import between, data, define_like, has, numbers, plain, who
 from intact.engine.lower.passes.output_sizes import first_of_slice
-from intact.engine.lower.rules.reductions.range import positions
 from intact.engine.steps import Elementwise, Gather, SizeVector, Slice
 from intact.graph import Node, ops, set_shape
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, is_float32
+from intact.engine.lower.base.positions import count_up
 from intact.engine.lower.base.rule import plain, who
-from intact.engine.steps import CumSum, Dim, Elementwise, Expand
+from intact.engine.steps import Dim, Elementwise
 from intact.graph import Node
 
 
@@ -25,7 +26,7 @@ def lower_range(builder: PlanBuilder, node: Node) -> None:
     at_zero = start.name in builder.arrays and not builder.arrays[start.name].any()
     y = builder.write_plain(value, start.dtype)
     sums = y if at_zero else builder.scratch(f"{y}.sums", start.dtype, (count,))
-    _count_up(builder, node, delta.name, sums)
+    count_up(builder, node, delta.name, sums)
     if not at_zero:
         builder.add(Elementwise(*who(node), "add", (sums, start.name), y), node)
 
@@ -38,7 +39,7 @@ def _lower_whole_floats(builder: PlanBuilder, node: Node, count: Dim) -> None:
     start, delta = (np.array(int(x)) for x in floats)
     name = node.outputs[0].name
     sums = builder.scratch(f"{name}.sums", "int64", (count,))
-    _count_up(builder, node, builder.hold(f"{node.name}.delta", delta), sums)
+    count_up(builder, node, builder.hold(f"{node.name}.delta", delta), sums)
     moved = builder.scratch(f"{name}.moved", "int64", (count,))
     builder.add(Elementwise(*who(node), "add", (sums, builder.hold(f"{node.name}.start", start)), moved))
     y = builder.write_plain(node.outputs[0], "float32")
@@ -46,18 +47,3 @@ def _lower_whole_floats(builder: PlanBuilder, node: Node, count: Dim) -> None:
 
 
 _MOST_WHOLE = 2**24  # whole numbers up to which float32 has all
-
-
-def positions(builder: PlanBuilder, node: Node, count: Dim) -> str:
-    """Write the steps of int64 numbers 0, 1, ... up to a size, and return their tensor."""
-    y = builder.scratch(f"{node.outputs[0].name}.positions", "int64", (count,))
-    _count_up(builder, node, builder.hold(f"{node.name}.one", np.array(1)), y)
-    return y
-
-
-def _count_up(builder: PlanBuilder, node: Node, delta: str, y: str) -> None:
-    """Write 0, delta, 2 delta, ... to y, a vector that is defined."""
-    tensor = builder.tensors[y]
-    steps = builder.scratch(f"{y}.steps", tensor.dtype, tensor.shape)
-    builder.add(Expand(*who(node), delta, steps), node)
-    builder.add(CumSum(*who(node), steps, y, 0, exclusive=True), node)
