@@ -79,6 +79,21 @@ def test_resize_to_the_size_of_another_image() -> None:
     check(source, [{"x": reals(*a), "z": reals(*b)} for a, b in shapes], 1e-4)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "cubic"])
+def test_resize_of_a_constant(mode: str) -> None:
+    """Vision transformers stretch their table of positions to the size of each image."""
+    source = model(
+        f"""g (float[b, 4, h, w] x) => (float[b, 4, h, w] y) {{
+            s = Shape <start = 2> (x)  to = Concat <axis = 0> (ends, s)
+            r = Resize <mode = "{mode}", coordinate_transformation_mode = "asymmetric",
+                        nearest_mode = "floor"> (table, , , to)
+            y = Add (x, r)
+        }}""",
+        table=reals(1, 4, 5, 5), ends=np.array([1, 4]),
+    )  # fmt: skip
+    check(source, [{"x": reals(*shape)} for shape in ((1, 4, 5, 5), (2, 4, 7, 3), (1, 4, 10, 12))], 1e-4)
+
+
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_nearest_rounds_as_onnx_runtime(rounding: str) -> None:
     source = model(

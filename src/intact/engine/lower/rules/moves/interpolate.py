@@ -5,7 +5,7 @@ from __future__ import annotations
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.rule import who
 from intact.engine.lower.passes.output_sizes import check_scales
-from intact.engine.lower.rules.moves.resize_places import resize_places, sampling_of
+from intact.engine.lower.rules.moves.resize_places import resize_input, resize_places, sampling_of
 from intact.engine.steps import Dim, Interpolate, Reshape
 from intact.graph import Node, ops
 from intact.limits import RESIZED
@@ -17,7 +17,8 @@ Shape = tuple[Dim, ...]
 def lower_interpolation(builder: PlanBuilder, node: Node, op: ops.Resize) -> None:
     """Lower an interpolating Resize to a step for each axis, those that shrink first to keep tensors
     small."""
-    x = builder.real(node.inputs[0])
+    constant = node.inputs[0] in builder.constants
+    x = resize_input(builder, node).name if constant else builder.real(node.inputs[0])
     if builder.tensors[x].dtype != "float32":
         raise NoMatch(f"it interpolates {builder.tensors[x].dtype}")
     shape = builder.tensors[x].shape

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import data, define_like, who
+from intact.engine.lower.base.rule import define_like, who
 from intact.engine.lower.rules.moves.interpolate import axes_to_resize, lower_interpolation
-from intact.engine.lower.rules.moves.resize_places import resize_places, sampling_of
+from intact.engine.lower.rules.moves.resize_places import resize_input, resize_places, sampling_of
 from intact.engine.steps import Dim, Reshape, Resize, Tensor
 from intact.graph import Node, ops
 from intact.limits import RESIZED
@@ -66,7 +66,7 @@ def lower_resize(builder: PlanBuilder, node: Node) -> None:
 
 
 def _take_nearest(builder: PlanBuilder, node: Node, op: ops.Resize) -> None:
-    x, sampling = data(builder, node.inputs[0]), sampling_of(op)
+    x, sampling = resize_input(builder, node), sampling_of(op)
     axes, indices = list[int](), list[str]()
     for axis, size, wanted, scale in axes_to_resize(builder, node, op, x.shape):
         axes.append(axis)

@@ -1,12 +1,23 @@
-"""Writes the step that works out what a Resize to a free size reads."""
+"""Writes the steps of what a Resize to a free size reads."""
 
 from __future__ import annotations
 
-from intact.engine.lower.base.builder import NoMatch
-from intact.engine.lower.base.rule import who
-from intact.engine.steps import Dim, ResizePlaces
+from intact.engine.lower.base.builder import NoMatch, PlanBuilder
+from intact.engine.lower.base.rule import between, data, plain, who
+from intact.engine.steps import Dim, Expand, ResizePlaces, Tensor
 from intact.graph import Node, ops
 from intact.numerics import COORDINATES, ROUNDINGS, ResizeSampling
+
+
+def resize_input(builder: PlanBuilder, node: Node) -> Tensor:
+    """Return the tensor that a Resize reads; a constant becomes one, once for each set of sizes."""
+    value = node.inputs[0]
+    if value not in builder.constants:
+        return data(builder, value)
+    table = plain(builder, value)
+    x = between(builder, f"{node.outputs[0].name}.table", table, table.shape)
+    builder.add(Expand(*who(node), table.name, x))
+    return builder.tensors[x]
 
 
 def resize_places(
