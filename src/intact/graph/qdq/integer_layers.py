@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.graph.core.build import drop_unused
 from intact.graph.core.constants import Constants
+from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import is_op, only_reader
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
@@ -23,11 +24,11 @@ _MIDDLE = 128  # what uint8 codes are above the int8 codes of the same floats
 def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     """Write a static MatMulInteger or ConvInteger as MatMul or Conv.
 
-    Before: ``y = Mul(Cast(MatMulInteger(Q(x, s, z), w, z, w_z)), c)``.
-    After:  ``y = MatMul(DQ(Q(x, s, z), s, z), DQ(w, c / s, w_z))``.
+    Before: ``y = Mul(Cast(MatMulInteger(Q(x, s, z), w, x_z, w_z)), c)``.
+    After:  ``y = MatMul(DQ(Q(x, s, z), s, x_z), DQ(w, c / s, w_z))``.
 
     Guards: the first input comes from a QuantizeLinear with one constant scale (not from a
-    DynamicQuantizeLinear), the weight and `c` are constant, and nobody else reads the integers.
+    DynamicQuantizeLinear), the weight, `x_z` and `c` are constant, and nobody else reads the integers.
     """
     op_type, constants = node.op_type, scene.constants
     product = _find_scale(node, constants)
@@ -39,12 +40,13 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     quantize = codes.producer()
     assert quantize is not None
     insert, output = scene.inserter(node), last.outputs[0]
+    zero, zeros = input_of(node, 3), constants(input_of(node, 3))
+    if zeros is not None and zeros.ndim == 1 and zeros.size > 1 and not weight_scale.ndim:
+        weight_scale = np.full(zeros.shape, weight_scale)
     scale = insert.constant(f"{weight.name}.scale", weight_scale)
     axis: dict[str, Any] = {}
     if weight_scale.ndim:
         axis["axis"] = 0 if op_type == "ConvInteger" else len(weight.shape or (0, 0)) - 1
-    zero = node.inputs[3] if len(node.inputs) > 3 else None
-    zeros = constants(zero)
     if weight_scale.ndim and zeros is not None:
         zero = insert.constant(f"{weight.name}.zero_points", np.broadcast_to(zeros, weight_scale.shape))
     floats = [
@@ -52,7 +54,7 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
             "DequantizeLinear", inputs, f"{value.name}.real", dtype=_FLOAT, shape=value.shape, **attributes
         )
         for value, inputs, attributes in (
-            (codes, [codes, *quantize.inputs[1:]], {}),
+            (codes, [codes, quantize.inputs[1], *_zero_of_codes(node, quantize, scene)], {}),
             (weight, [weight, scale] if zero is None else [weight, scale, zero], axis),
         )
     ]
@@ -66,6 +68,17 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     return f"{op_type} became Q/DQ around {real_type}"
 
 
+def _zero_of_codes(node: ir.Node, quantize: ir.Node, scene: Scene) -> list[ir.Value]:
+    """Return the zero point that a layer says of its first input, which need not be the quantizer's."""
+    value = input_of(node, 2)
+    array, scale = scene.constants(value), scene.constants(quantize.inputs[1])
+    if value is None or array is None or scale is None:
+        return []
+    if value is input_of(quantize, 2):
+        return [value]
+    return [scene.inserter(node).constant(f"{value.name}.of_codes", array.reshape(scale.shape))]
+
+
 def _find_scale(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[np.float32]] | str:
     """Find the Mul that makes floats of the sum, and the weight's scale: its factor over the input's
     scale."""
@@ -75,6 +88,9 @@ def _find_scale(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[n
     scale = constants(quantize.inputs[1])
     if scale is None or scale.size != 1 or node.inputs[1] not in constants:
         return "its scale or weight is not one constant"
+    zero = input_of(node, 2)
+    if zero is not None and (zero not in constants or np.size(constants(zero)) != 1):
+        return "its input's zero point is not one constant"
     cast = only_reader(node.outputs[0], "Cast")
     product = only_reader(cast.outputs[0], "Mul") if cast is not None else None
     if cast is None or product is None:
