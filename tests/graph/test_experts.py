@@ -313,3 +313,10 @@ def test_other_forms_stay(change: dict[str, Any]) -> None:
 def test_explain_names_the_numerics() -> None:
     layers = lower(Mixture(bits=8).model()).layers
     assert any("int8 codes with a range per 32" in layer.reason for layer in layers)
+
+
+def test_products_with_codes_import_their_domain() -> None:
+    model = graph.load(Mixture().model())
+    for rewrite in FUSED:
+        rewrite(model)
+    assert b"BlockLinear" in graph.to_bytes(model)  # the checker refuses a domain that is not imported

@@ -112,6 +112,8 @@ class Inserter:
         return tuple(outputs)
 
     def _insert(self, node: ir.Node) -> None:
+        if node.domain:
+            self.graph.opset_imports.setdefault(node.domain, 1)
         if self._after:
             self.graph.insert_after(self._place, node)
             self._place = node

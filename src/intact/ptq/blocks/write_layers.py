@@ -117,10 +117,8 @@ def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, 
         ]
         while read[-1] is None:
             read.pop()
-        domain = ops.BlockLinear.domain
-        insert.graph.opset_imports.setdefault(domain, 1)
         return insert.node(
-            "BlockLinear", read, layer.name, domain=domain, dtype=x.dtype,
+            "BlockLinear", read, layer.name, domain=ops.BlockLinear.domain, dtype=x.dtype,
             shape=layer.node.outputs[0].shape, x_block=x_block, **numbers,
         )  # fmt: skip
 
@@ -180,7 +178,6 @@ def insert_nbits(
         read += [None, insert.constant(f"{stem}.bias", bias)]
     while read[-1] is None:
         read.pop()
-    insert.graph.opset_imports.setdefault(ops.MICROSOFT, 1)
     return insert.node(
         "MatMulNBits", read, name or stem, domain=ops.MICROSOFT, dtype=x.dtype,
         shape=None if like is None else like.shape, accuracy_level=accuracy_level, **attributes,
