@@ -46,7 +46,7 @@ class Run:
                 f"tensor '{name}'", f"shape {array.shape} with {self.sizes}", f"shape {shape}",
                 "give inputs of the shapes that the model was made for",
             )  # fmt: skip
-        self.arrays[name] = array
+        self.arrays[name] = np.asarray(array)  # NumPy makes numbers of arrays without axes
 
     def partial_shape(self, name: str) -> tuple[int | None, ...]:
         """Return a tensor's shape by the plan; None where a named dimension is not known yet."""
