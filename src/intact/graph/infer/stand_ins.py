@@ -5,7 +5,7 @@ They are functions that depend on attributes and types, ONNX Runtime's own, or I
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import onnx
 from onnx import helper
@@ -104,14 +104,16 @@ def _same(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto:
 
     Declare the types of the others, as of a layer that normalizes a sum: it hands that on.
     """
-    dtype, declared = (
-        _type_of(graph, node.input[0]),
-        {info.name for info in (*graph.value_info, *graph.output)},
-    )
-    for name in node.output[1:]:
+    _declare_types(graph, node.output[1:], _type_of(graph, node.input[0]))
+    return helper.make_node("Identity", node.input[:1], node.output[:1], name=node.name)
+
+
+def _declare_types(graph: onnx.GraphProto, names: Iterable[str], dtype: int) -> None:
+    """Declare the type of those of `names` that the graph does not declare."""
+    declared = {info.name for info in (*graph.value_info, *graph.output)}
+    for name in names:
         if name and name not in declared:
             graph.value_info.append(helper.make_tensor_value_info(name, dtype, None))
-    return helper.make_node("Identity", node.input[:1], node.output[:1], name=node.name)
 
 
 def _product(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
@@ -121,6 +123,25 @@ def _product(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | N
         return None
     matrix = _declare(graph, node, [sizes["K"], sizes["N"]])
     return helper.make_node("MatMul", [node.input[0], matrix], list(node.output), name=node.name)
+
+
+def _dynamic_product(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Return a MatMul in the place of a DynamicQuantizeMatMul."""
+    shape = _shape_of(graph, node.input[1]) if len(node.input) > 2 else None
+    if not shape or min(shape) < 0:
+        return None
+    matrix = _declare(graph, node, shape, 0)
+    return helper.make_node("MatMul", [node.input[0], matrix], list(node.output), name=node.name)
+
+
+def _product_of_codes(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """Return a MatMulIntegerToFloat as it is, but declare its type: no operator of ONNX has its types."""
+    if len(node.input) < 4:
+        return None
+    _declare_types(graph, node.output, _type_of(graph, node.input[2]))
+    return helper.make_node(
+        node.op_type, list(node.input), list(node.output), name=node.name, domain=node.domain
+    )
 
 
 def _gather(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None:
@@ -191,7 +212,8 @@ def _lstm(graph: onnx.GraphProto, node: onnx.NodeProto) -> onnx.NodeProto | None
 
 
 _RULES = {
-    (MICROSOFT, "DynamicQuantizeLSTM"): _lstm,
+    (MICROSOFT, "DynamicQuantizeLSTM"): _lstm, (MICROSOFT, "DynamicQuantizeMatMul"): _dynamic_product,
+    (MICROSOFT, "MatMulIntegerToFloat"): _product_of_codes,
     (MICROSOFT, "GatherBlockQuantized"): _gather, (MICROSOFT, "GroupQueryAttention"): _attention,
     (NarrowGroupQueryAttention.domain, "GroupQueryAttention"): _attention,
     (MICROSOFT, "MatMulNBits"): _product, (BlockLinear.domain, "BlockGather"): _block_rows,
