@@ -2,6 +2,7 @@
 #include "steps/block_float_linear.h"
 
 #include "engine/kinds.h"
+#include "engine/kinds/block_activations.h"
 #include "engine/kinds/block_constants.h"
 #include "engine/kinds/packed_blocks.h"
 #include "engine/kinds/views.h"
@@ -24,13 +25,11 @@ struct BlockFloatLinear final : PlanStep {
                  "one number of a bias for each output");
     checker.one_rank(x, y);
     checker.floats(x, y);
-    check_cut(checker, w.inputs, w.inputs, w.block);
+    check_cut(checker, w, w.inputs);
   }
 
   Shape output_shape(const Sizes& sizes) const override {
-    Shape made = sizes.of(x);
-    if (made.last() != w.inputs)
-      sizes.mismatch(x, std::to_string(made.last()) + " columns", std::to_string(w.inputs));
+    Shape made = sizes_of_rows(sizes, x, w);
     made[made.rank - 1] = sizes.of(w.weight)[0];
     return made;
   }
@@ -39,11 +38,7 @@ struct BlockFloatLinear final : PlanStep {
     const BlockCut cut(w.inputs, w.inputs, w.block);
     const PackedBlocks packed(binding, w);
     const RowsWritten to(binding, y);
-    BlockFloatLinearSpec spec{
-        rows_read(binding, x),
-        to.rows(),
-        {packed.bits, packed.codes, packed.scales, packed.zeros, packed.zero, packed.minima, {}}};
-    if (bias != kNoValue) spec.weights.start = binding.constant(bias);
+    const BlockFloatLinearSpec spec{rows_read(binding, x), to.rows(), packed.float_weights(binding, bias)};
     binding.add(
         make_block_float_linear(*binding.kernels.float_gemm, *binding.kernels.block_gemm_of_few, spec, cut));
     to.finish(binding);

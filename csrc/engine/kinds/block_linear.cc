@@ -2,6 +2,7 @@
 #include "steps/block_linear.h"
 
 #include "engine/kinds.h"
+#include "engine/kinds/block_activations.h"
 #include "engine/kinds/block_constants.h"
 #include "engine/kinds/packed_blocks.h"
 #include "engine/kinds/views.h"
@@ -14,50 +15,33 @@ struct BlockLinear final : PlanStep {
   explicit BlockLinear(Fields& f)
       : PlanStep(f, {.writes_parts = true}),
         x(f.reads("x")),
-        x_scales(f.operand("x_scales")),
-        x_zero_points(f.operand("x_zero_points", true)),
+        ranges(f, false, true),
         y(f.writes("y")),
         w(f),
-        bias(f.constant("bias", Type::f32, 1, true)),
-        x_block(f.integer("x_block")) {}
+        bias(f.constant("bias", Type::f32, 1, true)) {}
 
   void check(const Checker& checker) const override {
     w.check(checker);
-    checker.that(x_block > 0, "blocks of elements");
     checker.that(bias == kNoValue || checker.sizes(bias)[0] == checker.sizes(w.weight)[0],
                  "one number of a bias for each output");
     checker.one_rank(x, y);
-    checker.floats(y, x_scales);
+    checker.floats(y);
     const bool is_signed = checker.is(x, Type::i8);
     checker.that(is_signed || checker.is(x, Type::u8), "int8 or uint8");
-    for (const int value : {x_scales, x_zero_points}) {
-      if (value == kNoValue) continue;
-      checker.that(checker.rank(value) == 0 || checker.rank(value) == checker.rank(x),
-                   "a range for each block");
-    }
-    checker.that(x_zero_points == kNoValue || (!is_signed && checker.is(x_zero_points, Type::u8)),
-                 "zero points of uint8");
-    check_cut(checker, w.inputs, x_block, w.block);
+    const int zeros = ranges.zero_points;
+    checker.that(zeros == kNoValue || (!is_signed && checker.is(zeros, Type::u8)), "zero points of uint8");
+    ranges.check(checker, x, w);
   }
 
   Shape output_shape(const Sizes& sizes) const override {
-    Shape made = sizes.of(x);
-    if (made.last() != w.inputs)
-      sizes.mismatch(x, std::to_string(made.last()) + " columns", std::to_string(w.inputs));
-    for (const int value : {x_scales, x_zero_points}) {
-      if (value == kNoValue) continue;
-      const Shape& ranges = sizes.of(value);
-      Shape expected = made;
-      if (ranges.rank > 0) expected[expected.rank - 1] = (w.inputs - 1) / x_block + 1;
-      if (ranges.rank > 0 && !(ranges == expected))
-        sizes.mismatch(value, "other sizes", "a range for each block");
-    }
+    Shape made = sizes_of_rows(sizes, x, w);
+    ranges.check_sizes(sizes, made);
     made[made.rank - 1] = sizes.of(w.weight)[0];
     return made;
   }
 
   void bind(Binding& binding) const override {
-    const BlockCut cut(w.inputs, x_block, w.block);
+    const BlockCut cut(w.inputs, ranges.block, w.block);
     const View from = rows_read(binding, x);
     const int64_t rows = from.sizes[0];
     const BlockGemmOps* const many = binding.kernels.block_gemm;
@@ -68,13 +52,13 @@ struct BlockLinear final : PlanStep {
       return binding.temporary(type, {groups, columns});
     };
     BlockRowsSpec laid{from,
-                       ranges_of(binding, x_scales, rows),
+                       BlockRanges::rows(binding, ranges.scales, rows),
                        {},
                        temporary(Type::i8, cut.row_bytes() * group),
                        temporary(Type::i32, cut.pieces * group),
                        temporary(Type::f32, cut.x_blocks * group),
                        {}};
-    if (x_zero_points != kNoValue) laid.x_zeros = ranges_of(binding, x_zero_points, rows);
+    if (ranges.zero_points != kNoValue) laid.x_zeros = BlockRanges::rows(binding, ranges.zero_points, rows);
     const bool is_unsigned = from.type == Type::u8;
     if (is_unsigned) laid.zeros = temporary(Type::i32, cut.x_blocks * group);
     const RowsWritten to(binding, y);
@@ -96,10 +80,11 @@ struct BlockLinear final : PlanStep {
     return spec;
   }
 
-  int x, x_scales, x_zero_points, y;
+  int x;
+  BlockRanges ranges;
+  int y;
   BlockConstants w;
   int bias;
-  int64_t x_block;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "steps/chosen_block_linear.h"
 
 #include "engine/kinds.h"
+#include "engine/kinds/block_activations.h"
 #include "engine/kinds/block_constants.h"
 #include "engine/kinds/packed_blocks.h"
 #include "engine/kinds/views.h"
@@ -15,15 +16,14 @@ struct ChosenBlockLinear final : PlanStep {
   explicit ChosenBlockLinear(Fields& f)
       : PlanStep(f, {}),
         x(f.reads("x")),
-        x_scales(f.operand("x_scales", true)),
+        ranges(f, true, false),
         index(f.operand("index")),
         y(f.writes("y")),
         w(f),
         bias(f.constant("bias", Type::f32, 1, true)),
-        x_block(f.integer("x_block")),
         groups(f.integer("groups")) {}
 
-  bool has_codes() const { return x_scales != kNoValue; }
+  bool has_codes() const { return ranges.scales != kNoValue; }
 
   void check(const Checker& checker) const override {
     w.check(checker);
@@ -37,30 +37,19 @@ struct ChosenBlockLinear final : PlanStep {
     checker.that(checker.rank(x) > 0, "rows");
     checker.index(index);
     checker.floats(y);
-    if (!has_codes()) {
-      checker.floats(x);
-      checker.that(x_block == 0, "no blocks of floats");
-      check_cut(checker, w.inputs, w.inputs, w.block);
+    if (has_codes()) {
+      checker.that(checker.is(x, Type::i8), "codes of int8");
+      ranges.check(checker, x, w);
       return;
     }
-    checker.that(checker.is(x, Type::i8), "codes of int8");
-    checker.floats(x_scales);
-    checker.that(checker.rank(x_scales) == 0 || checker.rank(x_scales) == checker.rank(x),
-                 "a range for each block");
-    checker.that(x_block > 0, "blocks of elements");
-    check_cut(checker, w.inputs, x_block, w.block);
+    checker.floats(x);
+    checker.that(ranges.block == 0, "no blocks of floats");
+    check_cut(checker, w, w.inputs);
   }
 
   Shape output_shape(const Sizes& sizes) const override {
-    Shape rows = sizes.of(x);
-    if (rows.last() != w.inputs)
-      sizes.mismatch(x, std::to_string(rows.last()) + " columns", std::to_string(w.inputs));
-    if (has_codes() && sizes.of(x_scales).rank > 0) {
-      Shape expected = rows;
-      expected[expected.rank - 1] = (w.inputs - 1) / x_block + 1;
-      if (!(sizes.of(x_scales) == expected))
-        sizes.mismatch(x_scales, "other sizes", "a range for each block");
-    }
+    Shape rows = sizes_of_rows(sizes, x, w);
+    if (has_codes()) ranges.check_sizes(sizes, rows);
     --rows.rank;
     const Shape& chosen = sizes.of(index);
     const int64_t count = elements(rows);
@@ -80,26 +69,26 @@ struct ChosenBlockLinear final : PlanStep {
   }
 
   void add_codes(Binding& binding, const PackedBlocks& packed, const ChosenBlockSpec& rows) const {
-    const View scales = ranges_of(binding, x_scales, rows.x.sizes[0]);
+    const View scales = BlockRanges::rows(binding, ranges.scales, rows.x.sizes[0]);
     const BlockLinearSpec weights = packed.spec(binding, bias);
     const BlockGemmOps* const many = binding.kernels.block_gemm;
     const bool is_few = rows.y.sizes[0] / groups < static_cast<int64_t>(many->least_rows);
     binding.add(make_chosen_block_codes(is_few ? *binding.kernels.block_gemm_of_few : *many,
-                                        {rows, scales, weights}, BlockCut(w.inputs, x_block, w.block)));
+                                        {rows, scales, weights}, BlockCut(w.inputs, ranges.block, w.block)));
   }
 
   void add_floats(Binding& binding, const PackedBlocks& packed, const ChosenBlockSpec& rows) const {
-    BlockFloatWeights weights{
-        packed.bits, packed.codes, packed.scales, packed.zeros, packed.zero, packed.minima, {}};
-    if (bias != kNoValue) weights.start = binding.constant(bias);
+    const BlockFloatWeights weights = packed.float_weights(binding, bias);
     binding.add(make_chosen_block_floats(*binding.kernels.float_gemm, *binding.kernels.block_gemm_of_few,
                                          {rows, weights}, BlockCut(w.inputs, w.inputs, w.block)));
   }
 
-  int x, x_scales, index, y;
+  int x;
+  BlockRanges ranges;
+  int index, y;
   BlockConstants w;
   int bias;
-  int64_t x_block, groups;
+  int64_t groups;
 };
 
 }  // namespace

@@ -8,21 +8,10 @@
 
 #include "engine/binding.h"
 #include "engine/kinds/block_constants.h"
-#include "engine/kinds/views.h"
+#include "steps/block_float_linear.h"
 #include "steps/block_linear.h"
 
 namespace intact::engine {
-
-// Refuses blocks that kernels do not multiply.
-inline void check_cut(const Checker& checker, int64_t inputs, int64_t x_block, int64_t block) {
-  try {
-    BlockCut(inputs, x_block, block);
-  } catch (const std::invalid_argument&) {
-    checker.that(false,
-                 "blocks of one side that are parts of the other's, of 8 elements or multiples, "
-                 "with sums that fit int32");
-  }
-}
 
 // Equal bytes of other layers may be codes of other bits.
 inline std::string name_of_blocks(const BlockConstants& w) {
@@ -47,16 +36,6 @@ template <class T>
 std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
   const auto* const first = reinterpret_cast<const uint8_t*>(values.data());
   return {first, first + values.size() * sizeof(T)};
-}
-
-// Scales or zero points of activations: one range for all rows is a row for each of them.
-inline View ranges_of(Binding& binding, int value, int64_t rows) {
-  View found = rows_read(binding, value);
-  if (binding.shape(value).rank == 0) {
-    found.sizes[0] = rows;
-    found.strides[0] = 0;
-  }
-  return found;
 }
 
 // Packed once for all sizes and all steps that name the same constants.
@@ -99,6 +78,13 @@ struct PackedBlocks {
     found.zero = zero;
     found.minima = minima;
     if (bias != kNoValue) found.bias = values<float>(binding, bias, "block_bias", Type::f32);
+    return found;
+  }
+
+  // Those of a product of floats.
+  BlockFloatWeights float_weights(Binding& binding, int bias) const {
+    BlockFloatWeights found{bits, codes, scales, zeros, zero, minima, {}};
+    if (bias != kNoValue) found.start = binding.constant(bias);
     return found;
   }
 

@@ -13,11 +13,11 @@ from intact import numerics
 from intact.engine.steps.base.block_constants import block_weights, check_block_constants
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Read, Write
-from intact.engine.steps.products.block_linear import misfit
+from intact.engine.steps.products.block_linear import misfit, sizes_of_rows
 from intact.engine.steps.products.float_linear import check_bias
 
 
@@ -53,9 +53,7 @@ class BlockFloatLinear(Step):
         checker.that(not why, why, "blocks that kernels multiply")
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        x = sizes.of(self.x)
-        if x[-1] != self.inputs:
-            raise mismatch(self.x, f"{x[-1]} columns", f"{self.inputs}, as its weight has")
+        x = sizes_of_rows(sizes, self.x, self.inputs)
         return *x[:-1], sizes.of(self.weight)[0]
 
     def evaluate(self, run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import numpy as np
 
@@ -55,41 +55,91 @@ class BlockLinear(Step):
 
     def check(self, checker: Checker) -> None:
         check_block_constants(self, checker)
-        checker.that(self.x_block > 0, self.x_block, "blocks of elements")
         check_bias(checker, self.bias, checker.sizes(self.weight)[0])
         checker.one_rank(self.x, self.y)
-        checker.floats(self.y, self.x_scales)
-        dtype, rank = checker.dtype(self.x), checker.rank(self.x)
+        checker.floats(self.y)
+        dtype = checker.dtype(self.x)
         checker.that(dtype in ("int8", "uint8"), dtype, "int8 or uint8")
-        for name in filter(None, (self.x_scales, self.x_zero_points)):
-            checker.that(checker.rank(name) in ((0,), rank), f"'{name}'", "no axes, or those of the codes")
         if self.x_zero_points:
             dtypes = dtype, checker.dtype(self.x_zero_points)
             checker.that(dtypes == ("uint8", "uint8"), dtypes, "uint8 codes and zero points")
-        why = misfit(self.inputs, self.block, self.x_block)
-        checker.that(not why, why, "blocks that kernels multiply")
+        check_ranges(self, checker, self.x_zero_points)
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        x = sizes.of(self.x)
-        if x[-1] != self.inputs:
-            raise mismatch(self.x, f"{x[-1]} columns", f"{self.inputs}, as its weight has")
-        ranges = (*x[:-1], -(-self.inputs // self.x_block))
-        for name in filter(None, (self.x_scales, self.x_zero_points)):
-            if sizes.of(name) not in ((), ranges):
-                raise mismatch(name, str(sizes.of(name)), f"{ranges}, a range for each block")
+        x = sizes_of_codes(self, sizes, self.x_zero_points)
         return *x[:-1], sizes.of(self.weight)[0]
 
     def evaluate(self, run: Run) -> None:
-        x, scales = run.array(self.x), run.array(self.x_scales)
-        points = run.array(self.x_zero_points) if self.x_zero_points else None
-        ranges = (*x.shape[:-1], -(-self.inputs // self.x_block))
-        spread = [None if values is None else np.broadcast_to(values, ranges) for values in (scales, points)]
-        activations = numerics.DynamicActivations(x, spread[0], spread[1], self.x_block)  # type: ignore[arg-type]
         bias = run.array(self.bias) if self.bias else None
-        run.bind(self.y, numerics.block_product(activations, block_weights(self, run), bias))
+        codes = read_codes(self, run, self.x_zero_points)
+        run.bind(self.y, numerics.block_product(codes, block_weights(self, run), bias))
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * self.inputs
+
+
+class ProductOfCodes(Protocol):
+    """A step that multiplies codes `x` with ranges of their own by weights in blocks."""
+
+    @property
+    def x(self) -> str: ...
+    @property
+    def x_scales(self) -> str: ...
+    @property
+    def x_block(self) -> int: ...
+    @property
+    def inputs(self) -> int: ...
+    @property
+    def block(self) -> int: ...
+
+
+def check_ranges(step: ProductOfCodes, checker: Checker, zero_points: str = "") -> None:
+    """Refuse blocks that kernels do not multiply, and ranges of other ranks than the codes."""
+    checker.that(step.x_block > 0, step.x_block, "blocks of elements")
+    checker.floats(step.x_scales)
+    rank = checker.rank(step.x)
+    for name in filter(None, (step.x_scales, zero_points)):
+        checker.that(checker.rank(name) in ((0,), rank), f"'{name}'", "no axes, or those of the codes")
+    why = misfit(step.inputs, step.block, step.x_block)
+    checker.that(not why, why, "blocks that kernels multiply")
+
+
+def sizes_of_codes(step: ProductOfCodes, sizes: Sizes, zero_points: str = "") -> Shape:
+    """Return the sizes of the codes.
+
+    Raises:
+        QuantValueError: Their rows or their ranges have other sizes than the weights say.
+    """
+    x = sizes_of_rows(sizes, step.x, step.inputs)
+    ranges = _range_sizes(step, x)
+    for name in filter(None, (step.x_scales, zero_points)):
+        if sizes.of(name) not in ((), ranges):
+            raise mismatch(name, str(sizes.of(name)), f"{ranges}, a range for each block")
+    return x
+
+
+def sizes_of_rows(sizes: Sizes, x: str, inputs: int) -> Shape:
+    """Return the sizes of x [..., inputs].
+
+    Raises:
+        QuantValueError: Its rows have another length.
+    """
+    found = sizes.of(x)
+    if found[-1] != inputs:
+        raise mismatch(x, f"{found[-1]} columns", f"{inputs}, as its weight has")
+    return found
+
+
+def read_codes(step: ProductOfCodes, run: Run, zero_points: str = "") -> numerics.DynamicActivations:
+    """Return the codes of a run with a range for each block."""
+    x = run.array(step.x)
+    scales = np.broadcast_to(run.array(step.x_scales), _range_sizes(step, x.shape))
+    points = np.broadcast_to(run.array(zero_points), scales.shape) if zero_points else None
+    return numerics.DynamicActivations(x, scales, points, step.x_block)
+
+
+def _range_sizes(step: ProductOfCodes, x: Shape) -> Shape:
+    return *x[:-1], -(-step.inputs // step.x_block)
 
 
 def misfit(inputs: int, block: int, x_block: int) -> str:

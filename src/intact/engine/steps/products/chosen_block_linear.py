@@ -19,7 +19,13 @@ from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Operand, Read, Write
-from intact.engine.steps.products.block_linear import misfit
+from intact.engine.steps.products.block_linear import (
+    check_ranges,
+    misfit,
+    read_codes,
+    sizes_of_codes,
+    sizes_of_rows,
+)
 from intact.engine.steps.products.float_linear import check_bias
 
 PANEL = 16
@@ -68,33 +74,25 @@ class ChosenBlockLinear(Step):
         check_bias(checker, self.bias, outputs)
         is_whole = self.groups > 0 and outputs % self.groups == 0 and outputs // self.groups % PANEL == 0
         checker.that(is_whole, f"{self.groups} groups of {outputs} outputs", f"multiples of {PANEL} of each")
+        checker.one_rank(self.x)
         ranks = checker.rank(self.index, self.y)
         checker.that(set(ranks) == {2}, ranks, "matrices")
         checker.index(self.index)
         checker.floats(self.y)
         if self.x_scales:
-            dtype, rank = checker.dtype(self.x), checker.rank(self.x)
+            dtype = checker.dtype(self.x)
             checker.that(dtype == "int8", dtype, "int8")
-            checker.floats(self.x_scales)
-            checker.that(checker.rank(self.x_scales) in ((0,), rank), self.x_scales, "a range for each block")
-            checker.that(self.x_block > 0, self.x_block, "blocks of elements")
-        else:
-            checker.floats(self.x)
-            checker.that(self.x_block == 0, self.x_block, "no blocks of floats")
-        why = misfit(self.inputs, self.block, self.x_block or self.inputs)
+            check_ranges(self, checker)
+            return
+        checker.floats(self.x)
+        checker.that(self.x_block == 0, self.x_block, "no blocks of floats")
+        why = misfit(self.inputs, self.block, self.inputs)
         checker.that(not why, why, "blocks that kernels multiply")
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        x, index = sizes.of(self.x), sizes.of(self.index)
-        if x[-1] != self.inputs:
-            raise mismatch(self.x, f"{x[-1]} columns", f"{self.inputs}, as its weight has")
-        if self.x_scales:
-            ranges = (*x[:-1], -(-self.inputs // self.x_block))
-            if sizes.of(self.x_scales) not in ((), ranges):
-                raise mismatch(
-                    self.x_scales, str(sizes.of(self.x_scales)), f"{ranges}, a range for each block"
-                )
-        rows = prod(x[:-1])
+        in_codes = bool(self.x_scales)
+        x = sizes_of_codes(self, sizes) if in_codes else sizes_of_rows(sizes, self.x, self.inputs)
+        index, rows = sizes.of(self.index), prod(x[:-1])
         if index[1] != 1 or (index[0] % rows if rows else index[0]):
             raise mismatch(self.index, f"shape {index}", f"as many single indices for each of {rows} rows")
         return index[0], sizes.of(self.weight)[0] // self.groups
@@ -102,19 +100,15 @@ class ChosenBlockLinear(Step):
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index).reshape(-1)
         self.check_index(index, x.shape, f"tensor '{self.index}'")
-        rows = x.reshape(-1, self.inputs)
+        rows = prod(x.shape[:-1])
         weights, bias = block_weights(self, run), run.array(self.bias) if self.bias else None
         if self.x_scales:
-            ranges = (len(rows), -(-self.inputs // self.x_block))
-            scales = run.array(self.x_scales)
-            spread = np.broadcast_to(scales if scales.ndim == 0 else scales.reshape(ranges), ranges)
-            activations = numerics.DynamicActivations(rows, spread, None, self.x_block)
-            y = numerics.block_product(activations, weights, bias)
+            y = numerics.block_product(read_codes(self, run), weights, bias)
         else:
             matrix = np.ascontiguousarray(numerics.dequantize_blocks(weights).T)
-            y = numerics.float_product(rows, matrix, bias)
-        each = index.size // len(rows) if len(rows) else 1
-        parts = y.reshape(len(rows), self.groups, y.shape[1] // self.groups)
+            y = numerics.float_product(x.reshape(rows, self.inputs), matrix, bias)
+        each = index.size // rows if rows else 1
+        parts = y.reshape(rows, self.groups, y.shape[-1] // self.groups)
         run.bind(self.y, parts[np.arange(index.size) // each, index])
 
     def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
