@@ -84,6 +84,7 @@ class Qdq:
         model = onnx_model(
             self.nodes, self.inputs, infos, self.constants, domains=self.domains, ir_version=10
         )
+        model.graph.value_info.extend(self.value_info())
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
         shown = {info.name: info for info in (*inferred.graph.value_info, *inferred.graph.output)}
         del model.graph.output[:]
@@ -92,6 +93,10 @@ class Qdq:
             for name in outputs
         )
         return model
+
+    def value_info(self) -> list[onnx.ValueInfoProto]:
+        """Return types of what operators make that ONNX does not know."""
+        return []
 
     def feeds(self, sizes: Mapping[str, int] | None = None) -> dict[str, NDArray[Any]]:
         """Random inputs, which reach the ends of the default grid."""

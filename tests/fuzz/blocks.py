@@ -1,22 +1,56 @@
-"""Steps with weights of few bits in blocks, and steps whose activations get their ranges while they run."""
+"""Steps with weights of few bits in blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import TensorProto
-from tests.fuzz.layers import MOST, finish, window
-from tests.fuzz.net import Impossible, Net
+from tests.fuzz.layers import MOST, finish
+from tests.fuzz.net import WILD, Impossible, Net, Real
 
+from intact.engine.steps.products.block_linear import misfit
+from intact.graph import ops
 from intact.numerics import join_stream
 
 _DTYPES = {"int4": ml_dtypes.int4, "uint4": ml_dtypes.uint4, "int8": np.int8, "uint8": np.uint8}
+OUTPUTS = (1, 3, 16, 17, 40)
 
 
-def _dequantize(net: Net, shape: tuple[int, int], axis: int, size: float) -> str:
+def rows(net: Net, *ranks: int, grid: bool = False) -> Real:
+    """A value whose last axis is long now and then: it lies several times in a row, some of them negated."""
+    x = net.real(*ranks, grid=grid)
+    size = int(np.prod(x.sizes))
+    if x.empty or size > MOST or net.chance(0.5):
+        return x
+    count = min(net.pick([2, 3, 5, 8, 17, 33]), 2 * MOST // size)
+    parts = [x.name if net.chance(0.7) else net.node("Neg", x.name) for _ in range(count)]
+    sizes = (*x.sizes[:-1], x.sizes[-1] * count)
+    return net.add_value(net.node("Concat", *parts, axis=x.rank - 1), sizes, x.spread)
+
+
+def scales(net: Net, shape: Sequence[int], size: float) -> np.ndarray:
+    """Scales of about a size: of one sign or both, some 0; in wild graphs tiny and huge ones."""
+    values = np.array(net.rng.uniform(0.5, 1, tuple(shape)) * size)
+    how = net.pick(["positive", "negative", "signs", "signs", "zeros"])
+    if how != "positive":
+        values *= -1 if how == "negative" else net.rng.choice([-1, 1], values.shape)
+    if how == "zeros":
+        values *= net.rng.random(values.shape) < 0.6
+    if net.wild and net.chance(0.3):
+        values = np.where(net.rng.random(values.shape) < 0.3, net.pick(WILD), values)
+    return values.astype(np.float32)
+
+
+def _codes(net: Net, shape: Sequence[int], bits: int) -> np.ndarray:
+    """Codes without a sign: any, or those at the ends."""
+    codes = net.rng.integers(0, 2**bits, tuple(shape), np.uint8)
+    if net.chance(0.15):
+        codes = np.where(codes < 2 ** (bits - 1), 0, 2**bits - 1).astype(np.uint8)
+    return codes
+
+
+def _dequantize(net: Net, shape: Sequence[int], axis: int, size: float) -> str:
     """Codes with scales in blocks along an axis, per row or per column, as floats of about `size`."""
     if net.opset < 21:
         raise Impossible  # blocks and codes of 4 bits came with it
@@ -24,17 +58,16 @@ def _dequantize(net: Net, shape: tuple[int, int], axis: int, size: float) -> str
     bits = 4 if name.endswith("4") else 8
     low = -(2 ** (bits - 1)) if name.startswith("i") else 0
 
-    def draw(sizes: tuple[int, ...]) -> str:
-        codes = net.rng.integers(low, low + 2**bits, sizes).astype(np.int16)
+    def draw(sizes: Sequence[int]) -> str:
+        codes = _codes(net, sizes, bits).astype(np.int16) + low
         return net.constant(codes.astype(_DTYPES[name]))
 
-    block = net.pick([0, 8, 16, 24, 32])
+    block = net.pick([0, 5, 8, 16, 24, 32, 128])
     attributes = {"axis": axis, "block_size": block} if block else {"axis": net.pick([0, 1])}
     ranges = tuple(-(-n // block) if at == axis else n for at, n in enumerate(shape)) if block else (
         shape[attributes["axis"]],
     )  # fmt: skip
-    scales = net.rng.uniform(0.5, 1, ranges) * net.pick([1, -1]) * size / 2 ** (bits - 1)
-    operands = [draw(shape), net.constant(scales.astype(np.float32))]
+    operands = [draw(shape), net.constant(scales(net, ranges, size / 2 ** (bits - 1)))]
     if net.chance(0.5):
         operands.append(draw(ranges))
     return net.node("DequantizeLinear", *operands, **attributes)
@@ -42,9 +75,9 @@ def _dequantize(net: Net, shape: tuple[int, int], axis: int, size: float) -> str
 
 def few_bits(net: Net) -> None:
     """MatMul or Gemm of floats with weights of few bits."""
-    x = net.real(2, 3, 4)
-    k, out = x.sizes[-1], net.pick([1, 3, 16, 17, 40])
-    if k == 0 or np.prod(x.sizes) > MOST:
+    x = rows(net, 2, 3, 4)
+    k, out = x.sizes[-1], net.pick(OUTPUTS)
+    if k == 0 or np.prod(x.sizes) > 2 * MOST:
         raise Impossible
     turned = net.chance(0.4)
     w = _dequantize(net, (out, k) if turned else (k, out), int(turned), 1.0)
@@ -54,7 +87,26 @@ def few_bits(net: Net) -> None:
         y = net.node("Gemm", x.name, w, *bias, transB=int(turned))
     else:
         y = net.node("MatMul", x.name, net.node("Transpose", w, perm=[1, 0]) if turned else w)
-    net.end(net.add_value(y, [*x.sizes[:-1], out], spread))
+    finish(net, net.add_value(y, [*x.sizes[:-1], out], spread), x.rank - 1)
+
+
+def pointwise(net: Net) -> None:
+    """Conv of single pixels, with weights in blocks of channels."""
+    x = net.real(3, 4)
+    channels, out = x.sizes[1], net.pick(OUTPUTS)
+    if channels == 0 or np.prod(x.sizes) > MOST:
+        raise Impossible
+    w = _dequantize(net, (out, channels, *[1] * (x.rank - 2)), 1, 1.0)
+    spread = x.spread * channels**0.5
+    bias = [net.floats_of((out,), spread)] if net.chance(0.5) else []
+    y = net.node("Conv", x.name, w, *bias)
+    finish(net, net.add_value(y, [x.sizes[0], out, *x.sizes[2:]], spread), 1)
+
+
+def _indices(net: Net, x: Real) -> str:
+    """Numbers of columns of a value: its largest, some of them counted from the end."""
+    index = net.node("ArgMax", x.name, axis=-1, keepdims=0)
+    return net.node("Sub", index, net.constant(np.int64(x.sizes[-1]))) if net.chance(0.3) else index
 
 
 def table(net: Net) -> None:
@@ -62,123 +114,40 @@ def table(net: Net) -> None:
     x = net.real(2, 3)
     if 0 in x.sizes:
         raise Impossible
-    index = net.node("ArgMax", x.name, axis=-1, keepdims=0)
-    if net.chance(0.3):
-        index = net.node("Sub", index, net.constant(np.int64(x.sizes[-1])))
-    width = net.pick([1, 8, 20, 33])
-    rows = _dequantize(net, (x.sizes[-1], width), 1, x.spread)
-    net.end(net.add_value(net.node("Gather", rows, index), [*x.sizes[:-1], width], x.spread))
-
-
-def _runtime_node(
-    net: Net, op_type: str, *inputs: str, sizes: Sequence[Sequence[int]], **attributes: Any
-) -> list[str]:
-    """A node of ONNX Runtime's, whose outputs have these sizes, the first one free.
-
-    Shape inference of ONNX does not know it: a Cast and a Reshape say what it makes.
-    """
-    net.domains["com.microsoft"] = 1
-    outputs = net.node(op_type, *inputs, outputs=len(sizes), domain="com.microsoft", **attributes)
-    typed = []
-    for name, shape in zip([outputs] if len(sizes) == 1 else outputs, sizes, strict=True):
-        cast = net.node("Cast", name, to=TensorProto.FLOAT)
-        typed.append(str(net.node("Reshape", cast, net.ints(-1, *shape[1:]))))
-    return typed
-
-
-def _byte_codes(net: Net, shape: tuple[int, ...]) -> tuple[str, str, str, int]:
-    """Codes, zero point and dtype of a weight of 8 bits for all of it; and the zero point as a number."""
-    dtype = net.pick(["int8", "uint8"])
-    limits = np.iinfo(dtype)
-    codes = net.rng.integers(limits.min, limits.max, shape, endpoint=True)
-    if net.chance(0.15):
-        codes[...] = net.pick([int(limits.min), int(limits.max)])
-    zero = net.pick([0, 0, 128 if dtype == "uint8" else 0, 7, int(limits.min), int(limits.max)])
-    if limits.min > zero or limits.max < zero:
-        zero = 0
-    return net.constant(codes.astype(dtype)), net.constant(np.array(zero, dtype)), dtype, zero
-
-
-def dynamic_conv(net: Net) -> None:
-    """ConvInteger between the nodes that quantize_dynamic writes."""
-    x = net.real(3, 4)
-    channels = x.sizes[1]
-    attributes, kernel, sizes = window(net, x.sizes[2:])
-    group = net.pick([g for g in range(1, channels + 1) if channels % g == 0] or [0])
-    if group == 0 or 0 in x.sizes[1:] or np.prod(x.sizes) > MOST or np.prod(sizes) > MOST:
-        raise Impossible
-    net.off |= {"empty"}
-    out = group * net.pick([1, 1, 2, 3, 16, 17])
-    w, zero, _, _ = _byte_codes(net, (out, channels // group, *kernel))
-    wide = [1] * len(kernel)
-    scales = net.rng.uniform(0.002, 0.02, [1, out, *wide] if net.chance(0.5) else []).astype(np.float32)
-    q, s, z = net.node("DynamicQuantizeLinear", x.name, outputs=3)
-    factors = [s, net.constant(scales)]
-    operands = [q, w, z if net.chance(0.95) else "", zero]
-    sums = net.node("ConvInteger", *operands, group=group, **attributes)
-    if net.chance(0.2):
-        factors.reverse()
-    product = [net.node("Cast", sums, to=TensorProto.FLOAT), net.node("Mul", *factors)]
-    if net.chance(0.2):
-        product.reverse()
-    y, spread = net.node("Mul", *product), x.spread * 2
-    if net.chance(0.7):
-        bias = net.constant(net.rng.normal(0, spread, [1, out, *wide]).astype(np.float32))
-        y = net.node("Add", *([y, bias] if net.chance(0.8) else [bias, y]))
-    finish(net, net.add_value(y, [x.sizes[0], out, *sizes], spread), 1)
-
-
-def dynamic_product(net: Net) -> None:
-    """A product of codes by the range of what comes: in several nodes, or in one of ONNX Runtime's."""
-    x = net.real(2, 3, 4)
-    k, out = x.sizes[-1], net.pick([1, 3, 16, 17, 40])
-    if 0 in x.sizes[1:] or np.prod(x.sizes) > MOST:
-        raise Impossible
-    net.off |= {"empty"}
-    w, zero, dtype, point = _byte_codes(net, (k, out))
-    counts = [out] if net.chance(0.5) else []
-    scale = net.constant(net.rng.uniform(0.002, 0.02, counts).astype(np.float32))
-    if counts and net.chance(0.5):
-        zero = net.constant(np.full(counts, point, dtype))
-    bias = net.floats_of((out,), x.spread) if net.chance(0.5) else ""
-    how, sizes = net.pick(["nodes", "matmul", "to_float"]), [[*x.sizes[:-1], out]]
-    if how == "matmul":
-        (y,) = _runtime_node(net, "DynamicQuantizeMatMul", x.name, w, scale, zero, bias, sizes=sizes)
-    else:
-        q, s, z = net.node("DynamicQuantizeLinear", x.name, outputs=3)
-        if how == "to_float":
-            (y,) = _runtime_node(net, "MatMulIntegerToFloat", q, w, s, scale, z, zero, bias, sizes=sizes)
-        else:
-            sums = net.node("Cast", net.node("MatMulInteger", q, w, z, zero), to=TensorProto.FLOAT)
-            y = net.node("Mul", sums, net.node("Mul", s, scale))
-            y = net.node("Add", y, bias) if bias else y
-    net.end(net.add_value(y, [*x.sizes[:-1], out], x.spread * 2))
+    index, width = _indices(net, x), net.pick([1, 8, 20, 33, 130])
+    rows_of_table = _dequantize(net, (x.sizes[-1], width), 1, x.spread)
+    net.end(net.add_value(net.node("Gather", rows_of_table, index), [*x.sizes[:-1], width], x.spread))
 
 
 def nbits(net: Net) -> None:
-    """MatMulNBits at level 0 or 4."""
-    x = net.real(2, 3)
-    k, out = x.sizes[-1], net.pick([1, 3, 16, 17, 40])
-    if 0 in x.sizes[1:] or np.prod(x.sizes) > MOST:
+    """MatMulNBits at every accuracy level; now and then its columns have an order, or float zero points."""
+    x = rows(net, 2, 3)
+    k, out = x.sizes[-1], net.pick(OUTPUTS)
+    if 0 in x.sizes[1:] or np.prod(x.sizes) > 2 * MOST:
         raise Impossible
     net.off |= {"empty"}
-    bits, block = net.pick([2, 4, 4, 8]), net.pick([16, 32, 64, 128])
+    bits, block = net.pick([2, 4, 4, 8]), net.pick([16, 32, 64, 128, 256])
     blocks = -(-k // block)
-    codes = net.rng.integers(0, 2**bits, (out, blocks * block), np.uint8)
-    packed = join_stream(codes, bits, 1).reshape(out, blocks, block * bits // 8)
-    scales = net.rng.uniform(-1, 1, (out, blocks)) * x.spread / 2**bits
-    operands = [x.name, net.constant(packed), net.constant(scales.astype(np.float32))]
-    zeros, bias = net.chance(0.5), net.chance(0.4)
-    if zeros:
-        points = net.rng.integers(0, 2**bits, (out, blocks), np.uint8)
-        operands.append(net.constant(join_stream(points, bits, 1)))
-    if bias:
-        operands += [""] * (5 - len(operands)) + [net.floats_of((out,), x.spread)]
-    (y,) = _runtime_node(
-        net, "MatMulNBits", *operands, K=k, N=out, bits=bits, block_size=block,
-        accuracy_level=net.pick([0, 4, 4]), sizes=[[*x.sizes[:-1], out]],
+    packed = join_stream(_codes(net, (out, blocks * block), bits), bits, 1)
+    operands = {0: x.name, 1: net.constant(packed.reshape(out, blocks, block * bits // 8))}
+    operands[2] = net.constant(scales(net, (out, blocks), x.spread / 2 ** (bits - 1)))
+    zeros = net.pick(["", "", "codes", "codes", "floats"])
+    if bits == 8 and zeros == "floats" and net.chance(0.9):
+        zeros = ""  # ONNX Runtime refuses them
+    if zeros == "codes":
+        operands[3] = net.constant(join_stream(_codes(net, (out, blocks), bits), bits, 1))
+    elif zeros == "floats":
+        operands[3] = net.constant(net.rng.uniform(0, 2**bits, (out, blocks)).astype(np.float32))
+    if net.chance(0.08):
+        operands[4] = net.constant(net.rng.permutation(np.arange(k) // block).astype(np.int32))
+    if net.chance(0.4):
+        operands[5] = net.floats_of((out,), x.spread)
+    (y,) = net.foreign(
+        ops.MICROSOFT, "MatMulNBits", *(operands.get(at, "") for at in range(max(operands) + 1)), K=k, N=out,
+        bits=bits, block_size=block, accuracy_level=net.pick([0, 1, 2, 3, 4, 4, 4]),
+        sizes=[[*x.sizes[:-1], out]],
     )  # fmt: skip
-    net.end(net.add_value(y, [*x.sizes[:-1], out], x.spread * k**0.5))
+    finish(net, net.add_value(y, [*x.sizes[:-1], out], x.spread * k**0.5), x.rank - 1)
 
 
 def block_rows(net: Net) -> None:
@@ -187,61 +156,137 @@ def block_rows(net: Net) -> None:
     if net.opset < 21 or 0 in x.sizes:
         raise Impossible
     net.off |= {"empty"}
-    index = net.node("ArgMax", x.name, axis=-1, keepdims=0)
-    rows, width, block = x.sizes[-1], net.pick([4, 16, 40, 64]), net.pick([16, 32])
-    dtype = net.pick(["uint4", "int4"])
-    low = 0 if dtype == "uint4" else -8
-    codes = net.rng.integers(low, low + 16, (rows, width)).astype(np.int16).astype(_DTYPES[dtype])
-    scales = net.rng.uniform(-1, 1, (rows, -(-width // block))).astype(np.float32) * np.float32(x.spread / 8)
-    operands = [net.constant(codes), index, net.constant(scales)]
+    index = _indices(net, x)
+    count, width, block = x.sizes[-1], net.pick([4, 16, 40, 64, 150]), net.pick([16, 32, 128])
+    shape, has_zeros, more = (count, -(-width // block)), net.chance(0.5), {}
+    # Codes of fewer bits in uint8 are read otherwise by some versions of ONNX Runtime.
+    dtype = net.pick(["uint4", "int4", "uint8"])
+    if dtype == "uint8":
+        more = {"bits": 8}
+        codes, points = _codes(net, (count, width), 8), _codes(net, shape, 8)
+    else:
+        low = 0 if dtype == "uint4" else -8
+        codes, points = (
+            (_codes(net, sizes, 4).astype(np.int16) + low).astype(_DTYPES[dtype])
+            for sizes in ((count, width), shape)
+        )
+    operands = [net.constant(codes), index, net.constant(scales(net, shape, x.spread / 8))]
+    if has_zeros:
+        operands.append(net.constant(points))
+    (y,) = net.foreign(
+        ops.MICROSOFT, "GatherBlockQuantized", *operands, gather_axis=0, quantize_axis=1, block_size=block,
+        sizes=[[*x.sizes[:-1], width]], **more,
+    )  # fmt: skip
+    net.end(net.add_value(y, [*x.sizes[:-1], width], x.spread))
+
+
+def _own_weights(net: Net, out: int, k: int, size: float) -> tuple[dict[int, str], int, int]:
+    """Operands 1 to 7 of INTact's operators by number, the bits and the block: one level of scales or two."""
+    bits = net.pick([2, 3, 4, 4, 5, 6, 7, 8])
+    block = net.pick([8, 8, 16, 16, 24, 32, 64, 256, k, 5])
+    blocks = -(-k // block)
+    shape, size = (out, blocks), size / 2 ** (bits - 1)
+    has_minima, has_levels = net.chance(0.4), net.chance(0.6)
+    fine, minima_fine = has_levels and net.chance(0.9), has_levels and has_minima and net.chance(0.8)
+    supers = net.pick([n for n in range(1, blocks + 1) if blocks % n == 0])
+    float_type = net.pick([np.float32, np.float32, np.float16])
+
+    def numbers(is_fine: bool, size: float) -> str:
+        values = scales(net, (out, supers) if is_fine else shape, size / 64 if is_fine else size)
+        if float_type == np.float16:
+            values = np.clip(values, -6e4, 6e4)
+        return net.constant(values.astype(float_type))
+
+    def integers() -> str:
+        low, high = net.pick([(-128, 128), (-32, 32), (0, 64), (0, 1)])
+        return net.constant(net.rng.integers(low, high, shape).astype(np.int8))
+
+    operands = {1: net.constant(join_stream(_codes(net, (out, k), bits), bits, 1)), 2: numbers(fine, size)}
     if net.chance(0.5):
-        points = net.rng.integers(low, low + 16, scales.shape).astype(np.int16)
-        operands.append(net.constant(points.astype(_DTYPES[dtype])))
-    (y,) = _runtime_node(
-        net, "GatherBlockQuantized", *operands, gather_axis=0, quantize_axis=1, block_size=block,
+        points = _codes(net, shape, bits)
+        if net.chance(0.3):
+            points[...] = net.pick([0, 1, 2**bits - 1])
+        operands[3] = net.constant(points)
+    if has_minima:
+        operands[4] = numbers(minima_fine, size * 4)
+    if fine:
+        operands[6] = integers()
+    if minima_fine:
+        operands[7] = integers()
+    return operands, bits, block
+
+
+def own_product(net: Net) -> None:
+    """BlockLinear of INTact: floats, or codes in blocks of their own, by weights in one level or two."""
+    x = rows(net, 2, 3, 4)
+    k, out = x.sizes[-1], net.pick(OUTPUTS)
+    dims = [dim for value in net.inputs for dim in value.type.tensor_type.shape.dim[1:]]
+    if k == 0 or np.prod(x.sizes) > 2 * MOST or any(dim.dim_param for dim in dims):
+        raise Impossible  # rows of a free length have no step, and ONNX Runtime does not know the operator
+    operands, bits, block = _own_weights(net, out, k, 1.0)
+    if net.chance(0.5):
+        operands[5] = net.floats_of((out,), x.spread)
+    x_block = net.pick([0, 0, *(n for n in (block, block, 8, 16, 32, 256, k) if not misfit(k, block, n))])
+    names = (operands.get(at, "") for at in range(1, max(operands) + 1))
+    (y,) = net.foreign(
+        ops.BlockLinear.domain, "BlockLinear", x.name, *names, K=k, bits=bits, block=block, x_block=x_block,
+        sizes=[[*x.sizes[:-1], out]],
+    )  # fmt: skip
+    finish(net, net.add_value(y, [*x.sizes[:-1], out], x.spread * k**0.5), x.rank - 1)
+
+
+def own_rows(net: Net) -> None:
+    """BlockGather of INTact, by what the largest of some numbers is."""
+    x = net.real(2, 3)
+    if 0 in x.sizes[1:]:
+        raise Impossible
+    index, width = _indices(net, x), net.pick([1, 8, 20, 33, 64, 130, 512])
+    operands, bits, block = _own_weights(net, x.sizes[-1], width, x.spread)
+    names = (operands.get(at, "") for at in range(1, max(operands) + 1))
+    (y,) = net.foreign(
+        ops.BlockGather.domain, "BlockGather", index, *names, K=width, bits=bits, block=block,
         sizes=[[*x.sizes[:-1], width]],
     )  # fmt: skip
     net.end(net.add_value(y, [*x.sizes[:-1], width], x.spread))
 
 
-def dynamic_lstm(net: Net) -> None:
-    """DynamicQuantizeLSTM over the first axis; all states behind each other, or the last one."""
-    x = net.real(3)
-    steps, batch, inputs = x.sizes
-    if min(x.sizes) == 0 or np.prod(x.sizes) > MOST:
+def experts(net: Net) -> None:
+    """QMoE, whose logits are columns of what it multiplies."""
+    x = rows(net, 2, 3, grid=True)
+    hidden = x.sizes[-1]
+    bits, block = net.pick([2, 4, 4, 8]), net.pick([0, 16, 16, 32])
+    if 0 in x.sizes[1:] or hidden * bits % 8 or (block and hidden % block) or np.prod(x.sizes) > MOST:
         raise Impossible
     net.off |= {"empty"}
-    hidden, direction = net.pick([1, 2, 5, 8, 17, 33]), net.pick(["forward", "reverse", "bidirectional"])
-    directions, rows = 1 + (direction == "bidirectional"), 4 * hidden
-    per_channel = net.chance(0.5)
-    operands = []
-    for size in (inputs, hidden):
-        codes, _, dtype, point = _byte_codes(net, (directions, size, rows))
-        ranges = (directions, rows) if per_channel else (directions,)
-        scales = net.constant((net.rng.uniform(0.2, 1, ranges) / 128 * size**-0.5).astype(np.float32))
-        points = net.constant(np.full(ranges, point if not per_channel or point == 0 else 0, dtype))
-        operands.append((codes, scales, points))
-    bias = net.floats_of((directions, 2 * rows), 0.5) if net.chance(0.7) else ""
-    lengths = ""
-    if net.chance(0.3):
-        lengths = net.constant(net.rng.integers(1, steps + 1, batch).astype(np.int32))
-    states = [net.floats_of((directions, batch, hidden), 1.0) if net.chance(0.4) else "" for _ in range(2)]
-    (w, w_scale, w_zero), (r, r_scale, r_zero) = operands
-    every = _runtime_node(
-        net, "DynamicQuantizeLSTM", x.name, w, r, bias, lengths, *states, "",
-        w_scale, w_zero, r_scale, r_zero, direction=direction, hidden_size=hidden,
-        sizes=[(steps, directions, batch, hidden), *[(directions, batch, hidden)] * 2],
+    count = net.pick([n for n in (1, 2, 3, 5, 8) if n <= hidden])
+    inner = net.pick([n for n in (8, 16, 24, 32, 48) if not block or n % block == 0])
+    activation = net.pick(["relu", "gelu", "silu", "identity", "swiglu", "swiglu"])
+    fusion = net.pick([1, 1, 1, 1, 1, 1, 1, 1, 0, 2]) if activation == "swiglu" else 0
+    has_zeros, has_bias = net.chance(0.5), net.chance(0.5)
+    columns = net.node("Slice", x.name, net.ints(0), net.ints(count), net.ints(x.rank - 1))
+    operands = {0: x.name, 1: net.node("Reshape", columns, net.ints(-1, count))}
+    products = [(2, 2 * inner if fusion else inner, hidden), (5, hidden, inner)]
+    if activation == "swiglu" and not fusion:
+        products.append((8, inner, hidden))
+    for at, (first, out, k) in enumerate(products):
+        shape = (count, out, k // block) if block else (count, out)
+        operands[first] = net.constant(join_stream(_codes(net, (count, out, k), bits), bits, 1))
+        operands[first + 1] = net.constant(scales(net, shape, k**-0.5 / 2 ** (bits - 1)))
+        if has_bias:
+            operands[first + 2] = net.floats_of((count, out), x.spread)
+        if has_zeros:
+            operands[11 + at] = net.constant(join_stream(_codes(net, shape, bits), bits, 1))
+    own = {"block_size": block} if block else {}
+    (y,) = net.foreign(
+        ops.MICROSOFT, "QMoE", *(operands.get(at, "") for at in range(max(operands) + 1)),
+        k=1 + net.upto(count - 1), activation_type=activation, swiglu_fusion=fusion, expert_weight_bits=bits,
+        normalize_routing_weights=net.upto(1), accuracy_level=net.pick([0, 4]), sizes=[x.sizes], **own,
     )  # fmt: skip
-    if net.chance(0.3):
-        net.end(net.add_value(every[net.pick([1, 2])], (directions, batch, hidden), 1.0))
-        return
-    y = net.node("Transpose", every[0], perm=[0, 2, 1, 3])
-    y = net.node("Reshape", y, net.ints(0, 0, directions * hidden))
-    net.end(net.add_value(y, (steps, batch, directions * hidden), 1.0))
+    net.end(net.add_value(y, x.sizes, x.spread))
 
 
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (
-    (0.5, few_bits), (0.3, table), (0.5, dynamic_conv), (0.4, dynamic_product), (0.4, nbits),
-    (0.2, block_rows), (0.4, dynamic_lstm),
+    (0.5, few_bits), (0.3, pointwise), (0.3, table), (0.5, nbits), (0.3, block_rows), (0.6, own_product),
+    (0.3, own_rows), (0.3, experts),
 )  # fmt: skip
 """Steps with their frequencies."""

@@ -21,6 +21,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 from onnx import helper
 from tests.fuzz.agree import disagreement
+from tests.fuzz.float_blocks import with_float_blocks
 from tests.fuzz.graphs import Case
 
 from intact.engine.build import load
@@ -137,7 +138,7 @@ def check(case: Case, seed: int) -> Outcome:
 
 def _session(proto: onnx.ModelProto) -> ort.InferenceSession:
     """The file as it is written, with all codes and what they are made of put out."""
-    model = onnx.ModelProto.FromString(proto.SerializeToString())
+    model = with_float_blocks(onnx.ModelProto.FromString(proto.SerializeToString()))
     names = {name for node in model.graph.node for name in node.output}
     shown = {value.name for value in model.graph.output}
     for node in model.graph.node:

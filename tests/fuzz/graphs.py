@@ -16,15 +16,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from tests.fuzz import blocks, elements, layers, recurrent
+from tests.fuzz import blocks, dynamic_ranges, elements, layers, recurrent
 from tests.fuzz.net import Impossible, Net
 
 FEATURES = frozenset({"empty", "no_channels", "one_sided", "rare_blocks", "wild"})
-"""Features that `off` may leave out. Without "rare_blocks" half of all steps are those of `blocks`."""
+"""Features that `off` may leave out.
 
-_STEPS = (*layers.STEPS, *elements.STEPS, *recurrent.STEPS, *blocks.STEPS)
+Without "rare_blocks" half of all steps have weights in blocks or dynamic ranges.
+"""
+
+_OF_BLOCKS = (*blocks.STEPS, *dynamic_ranges.STEPS)
+_STEPS = (*layers.STEPS, *elements.STEPS, *recurrent.STEPS, *_OF_BLOCKS)
 _WEIGHTS = np.array([weight for weight, _ in _STEPS])
-_BLOCKS = np.array([step in blocks.STEPS for step in _STEPS])
+_BLOCKS = np.array([step in _OF_BLOCKS for step in _STEPS])
 _BLOCKS_OFTEN = np.where(_BLOCKS, _WEIGHTS / _WEIGHTS[_BLOCKS].sum(), _WEIGHTS / _WEIGHTS[~_BLOCKS].sum())
 BATCHES = (2, 1, 3, 0, 5)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper
 from tests.engine.conftest import Qdq
 
 T = TypeVar("T")
@@ -63,12 +65,14 @@ class Net(Qdq):
         floats: The float values so far.
         wild: Whether scales may be of any size: then nothing is promised of float evaluations.
         off: Features that are left out.
+        undeclared: Floats that operators make which ONNX does not know.
     """
 
     def __init__(self, opset: int, wild: bool, off: frozenset[str]) -> None:
         super().__init__(opset)
         self.wild, self.off = wild, off
         self.floats: list[Real] = []
+        self.undeclared: list[str] = []
 
     # -- choices
 
@@ -106,6 +110,31 @@ class Net(Qdq):
         """Offer a value to the steps that follow."""
         self.floats.append(real)
         return real
+
+    def foreign(
+        self, domain: str, op_type: str, *inputs: str, sizes: Sequence[Sequence[int]], **attributes: Any
+    ) -> list[str]:
+        """A node of another domain, whose outputs are floats of these sizes, the first one free.
+
+        Shape inference of ONNX does not know it. Half of the time a Cast and a Reshape say what it makes.
+        """
+        self.domains[domain] = 1
+        outputs = self.node(op_type, *inputs, outputs=len(sizes), domain=domain, **attributes)
+        outputs = [outputs] if len(sizes) == 1 else outputs
+        if self.chance(0.5):
+            self.undeclared += outputs
+            return [str(name) for name in outputs]
+        casts = [self.node("Cast", name, to=TensorProto.FLOAT) for name in outputs]
+        return [
+            str(self.node("Reshape", name, self.ints(-1, *shape[1:])))
+            for name, shape in zip(casts, sizes, strict=True)
+        ]
+
+    def value_info(self) -> list[onnx.ValueInfoProto]:
+        """Return types of what operators make that ONNX does not know."""
+        made = {name for node in self.nodes for name in node.output}
+        names = [name for name in dict.fromkeys(self.undeclared) if name in made]
+        return [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names]
 
     def number(self, value: float, rank: int = 0) -> str:
         return self.constant(np.full((1,) * rank, value, np.float32))
