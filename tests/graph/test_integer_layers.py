@@ -1,4 +1,4 @@
-"""MatMulInteger and ConvInteger behind a QuantizeLinear multiply codes with the zero points that they name."""
+"""MatMulInteger and ConvInteger behind a QuantizeLinear use the zero points that they name."""
 
 from __future__ import annotations
 
