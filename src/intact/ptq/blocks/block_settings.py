@@ -93,7 +93,7 @@ class BlockSettings:
                 raise QuantValueError(
                     "weights", f"{grid.name} in blocks of {size} for MatMulNBits",
                     "2, 4 or 8 bits in blocks of 16, 32, 64, 128 or 256",
-                    "choose another format, or operator='DequantizeLinear' for float activations",
+                    "choose another format, or operator='BlockLinear', which INTact runs",
                 )  # fmt: skip
         elif self.file_operator == "DequantizeLinear" and self.activations != "float":
             raise QuantValueError(
