@@ -2,28 +2,21 @@
 // of pixels are laid out as rows, which are multiplied by panels of weights.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 
 #include "kernels/block_gemm/block_gemm.h"
-#include "runtime/step.h"
+#include "steps/common/dynamic_images.h"
 
 namespace intact {
 
-struct DynamicConvSpec {
-  View x;  // i8 or u8 [n, h, w, c], channels side by side
-  View x_scale;  // f32 [1]
-  std::optional<View> x_zero;  // u8 [1], where x is u8; none: 0
-  View y;  // f32 [n, h, w, c], channels side by side
+struct DynamicConvSpec : DynamicImages {
   // Packed (steps/block_linear.h), for each group its panels, every output as one block.
   View weight;  // u8 [bytes]
   View scales;  // f32 [groups, panels, 16]
   std::optional<View> zeros;  // u8, likewise
   std::optional<View> sums;  // i32, likewise: where x is u8
   std::optional<View> bias;  // f32, likewise
-  std::array<int64_t, 2> kernel, strides, dilations;
-  std::array<int64_t, 4> pads;  // (top, left, bottom, right); they read the zero point
   int64_t groups;
 };
 

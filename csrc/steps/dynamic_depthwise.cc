@@ -11,8 +11,6 @@
 namespace intact {
 namespace {
 
-constexpr int64_t kMostHop = int64_t{1} << 24, kMostWindow = int64_t{1} << 16;
-
 int64_t parts_of(int64_t n, int64_t part) { return n / part + (n % part != 0 ? 1 : 0); }
 
 // The scratch of one thread.
@@ -71,28 +69,10 @@ class DynamicDepthwiseStep final : public Step {
 
  private:
   void check() const {
-    const View &x = s_.x, &y = s_.y;
-    demand(x.rank == 4 && y.rank == 4 && x.sizes[0] == y.sizes[0] && x.sizes[3] == y.sizes[3],
-           "images make as many images of as many channels");
-    demand((x.type == Type::i8 || x.type == Type::u8) && y.type == Type::f32, "codes make floats");
-    elements_of(x);
-    elements_of(y);
+    demand_images(s_);
+    demand(s_.x.sizes[3] == s_.y.sizes[3], "images make images of as many channels");
     demand(0 < channels_ && channels_ < kMostElements, "there are channels");
-    demand((channels_ < 2 || (x.strides[3] == 1 && y.strides[3] == 4)), "channels lie side by side");
-    for (int i = 0; i < 3; ++i)
-      demand(y.strides[i] % 4 == 0 && y.strides[i] >= 0 && y.offset % 4 == 0, "pixels are floats");
-    demand_vector(s_.x_scale, Type::f32, 1, "a scale for all of x");
-    demand(!s_.x_zero || x.type == Type::u8, "zero points of codes without a sign");
-    if (s_.x_zero) demand_vector(*s_.x_zero, Type::u8, 1, "a zero point for all of x");
-    for (const int64_t taps : s_.kernel) demand(0 < taps && taps <= kMostWindow, "a window has taps");
     demand(s_.kernel[0] * s_.kernel[1] <= kMostWindow, "a window has too many taps");
-    for (size_t i = 0; i < 2; ++i) {
-      const int64_t stride = s_.strides[i], dilation = s_.dilations[i], size = x.sizes[i + 1];
-      demand(0 < stride && stride <= kMostHop && 0 < dilation && dilation <= kMostHop, "hops of windows");
-      demand(0 <= s_.pads[i] && s_.pads[i] <= (1 << 16) && size < kMostElements, "pads of windows");
-      const int64_t last = (y.sizes[i + 1] - 1) * stride + (s_.kernel[i] - 1) * dilation - s_.pads[i];
-      demand(y.sizes[i + 1] < kMostElements && last < size + (1 << 16), "windows reach beyond their pads");
-    }
     const auto values = static_cast<size_t>(channels_);
     demand_vector(s_.weights, Type::i32, values * static_cast<size_t>(s_.kernel[0] * s_.kernel[1]),
                   "a weight for each tap and channel");
