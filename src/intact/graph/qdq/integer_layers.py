@@ -88,8 +88,8 @@ def _find_scale(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[n
     scale = constants(quantize.inputs[1])
     if scale is None or scale.size != 1 or node.inputs[1] not in constants:
         return "its scale or weight is not one constant"
-    zero = input_of(node, 2)
-    if zero is not None and (zero not in constants or np.size(constants(zero)) != 1):
+    zero = constants(input_of(node, 2))
+    if input_of(node, 2) is not None and (zero is None or zero.size != 1):
         return "its input's zero point is not one constant"
     cast = only_reader(node.outputs[0], "Cast")
     product = only_reader(cast.outputs[0], "Mul") if cast is not None else None
