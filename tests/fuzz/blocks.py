@@ -142,7 +142,7 @@ def nbits(net: Net) -> None:
         operands[4] = net.constant(net.rng.permutation(np.arange(k) // block).astype(np.int32))
     if net.chance(0.4):
         operands[5] = net.floats_of((out,), x.spread)
-    (y,) = net.foreign(
+    (y,) = net.foreign_node(
         ops.MICROSOFT, "MatMulNBits", *(operands.get(at, "") for at in range(max(operands) + 1)), K=k, N=out,
         bits=bits, block_size=block, accuracy_level=net.pick([0, 1, 2, 3, 4, 4, 4]),
         sizes=[[*x.sizes[:-1], out]],
@@ -173,7 +173,7 @@ def block_rows(net: Net) -> None:
     operands = [net.constant(codes), index, net.constant(scales(net, shape, x.spread / 8))]
     if has_zeros:
         operands.append(net.constant(points))
-    (y,) = net.foreign(
+    (y,) = net.foreign_node(
         ops.MICROSOFT, "GatherBlockQuantized", *operands, gather_axis=0, quantize_axis=1, block_size=block,
         sizes=[[*x.sizes[:-1], width]], **more,
     )  # fmt: skip
@@ -228,7 +228,7 @@ def own_product(net: Net) -> None:
         operands[5] = net.floats_of((out,), x.spread)
     x_block = net.pick([0, 0, *(n for n in (block, block, 8, 16, 32, 256, k) if not misfit(k, block, n))])
     names = (operands.get(at, "") for at in range(1, max(operands) + 1))
-    (y,) = net.foreign(
+    (y,) = net.foreign_node(
         ops.BlockLinear.domain, "BlockLinear", x.name, *names, K=k, bits=bits, block=block, x_block=x_block,
         sizes=[[*x.sizes[:-1], out]],
     )  # fmt: skip
@@ -243,7 +243,7 @@ def own_rows(net: Net) -> None:
     index, width = _indices(net, x), net.pick([1, 8, 20, 33, 64, 130, 512])
     operands, bits, block = _own_weights(net, x.sizes[-1], width, x.spread)
     names = (operands.get(at, "") for at in range(1, max(operands) + 1))
-    (y,) = net.foreign(
+    (y,) = net.foreign_node(
         ops.BlockGather.domain, "BlockGather", index, *names, K=width, bits=bits, block=block,
         sizes=[[*x.sizes[:-1], width]],
     )  # fmt: skip
@@ -277,7 +277,7 @@ def experts(net: Net) -> None:
         if has_zeros:
             operands[11 + at] = net.constant(join_stream(_codes(net, shape, bits), bits, 1))
     own = {"block_size": block} if block else {}
-    (y,) = net.foreign(
+    (y,) = net.foreign_node(
         ops.MICROSOFT, "QMoE", *(operands.get(at, "") for at in range(max(operands) + 1)),
         k=1 + net.upto(count - 1), activation_type=activation, swiglu_fusion=fusion, expert_weight_bits=bits,
         normalize_routing_weights=net.upto(1), accuracy_level=net.pick([0, 4]), sizes=[x.sizes], **own,

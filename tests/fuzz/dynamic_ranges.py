@@ -90,12 +90,12 @@ def dynamic_product(net: Net) -> None:
     how, sizes = net.pick(["nodes", "nodes", "matmul", "to_float"]), [[*x.sizes[:-1], out]]
     if how == "matmul":
         operands = (x.name, w, scale, zero, bias)
-        (y,) = net.foreign(ops.MICROSOFT, "DynamicQuantizeMatMul", *operands, sizes=sizes)
+        (y,) = net.foreign_node(ops.MICROSOFT, "DynamicQuantizeMatMul", *operands, sizes=sizes)
     else:
         q, s, z = _codes_of(net, x)
         if how == "to_float":
             operands = (q, w, s, scale, z, zero, bias)
-            (y,) = net.foreign(ops.MICROSOFT, "MatMulIntegerToFloat", *operands, sizes=sizes)
+            (y,) = net.foreign_node(ops.MICROSOFT, "MatMulIntegerToFloat", *operands, sizes=sizes)
         else:
             y = _scale_sums(net, net.node("MatMulInteger", q, w, z, zero), s, scale)
             y = net.node("Add", y, bias) if bias else y
@@ -127,9 +127,9 @@ def dynamic_lstm(net: Net) -> None:
     hidden, direction = net.pick([1, 2, 5, 8, 17, 33, 64]), net.pick(["forward", "reverse", "bidirectional"])
     directions, gates = 1 + (direction == "bidirectional"), 4 * hidden
     per_channel = net.chance(0.5)
-    operands, both = [], net.pick(["int8", "uint8"])
+    operands, code_dtype = [], net.pick(["int8", "uint8"])
     for size in (inputs, hidden):
-        codes, _, dtype, point = _byte_codes(net, (directions, size, gates), both)
+        codes, _, dtype, point = _byte_codes(net, (directions, size, gates), code_dtype)
         ranges = (directions, gates) if per_channel else (directions,)
         factors = net.constant(scales(net, ranges, size**-0.5 / 128))
         points = net.constant(np.full(ranges, point if not per_channel or point == 0 else 0, dtype))
@@ -140,7 +140,7 @@ def dynamic_lstm(net: Net) -> None:
         lengths = net.constant(net.rng.integers(1, steps + 1, batch).astype(np.int32))
     states = [net.floats_of((directions, batch, hidden), 1.0) if net.chance(0.4) else "" for _ in range(2)]
     (w, w_scale, w_zero), (r, r_scale, r_zero) = operands
-    every = net.foreign(
+    every = net.foreign_node(
         ops.MICROSOFT, "DynamicQuantizeLSTM", x.name, w, r, bias, lengths, *states, "",
         w_scale, w_zero, r_scale, r_zero, direction=direction, hidden_size=hidden,
         sizes=[(steps, directions, batch, hidden), *[(directions, batch, hidden)] * 2],

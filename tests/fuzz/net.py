@@ -111,7 +111,7 @@ class Net(Qdq):
         self.floats.append(real)
         return real
 
-    def foreign(
+    def foreign_node(
         self, domain: str, op_type: str, *inputs: str, sizes: Sequence[Sequence[int]], **attributes: Any
     ) -> list[str]:
         """A node of another domain, whose outputs are floats of these sizes, the first one free.
@@ -132,8 +132,8 @@ class Net(Qdq):
 
     def value_info(self) -> list[onnx.ValueInfoProto]:
         """Return types of what operators make that ONNX does not know."""
-        made = {name for node in self.nodes for name in node.output}
-        names = [name for name in dict.fromkeys(self.undeclared) if name in made]
+        outputs = {name for node in self.nodes for name in node.output}
+        names = [name for name in dict.fromkeys(self.undeclared) if name in outputs]
         return [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names]
 
     def number(self, value: float, rank: int = 0) -> str:
