@@ -1,0 +1,43 @@
+"""Shapes and types of ONNX Runtime's products of codes, which ONNX's inference does not know."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import ModelProto, numpy_helper, parser
+
+from intact.graph import load, refresh_shapes
+
+HEAD = '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>\n'
+PRODUCTS = {
+    "DynamicQuantizeMatMul": "p = com.microsoft.DynamicQuantizeMatMul(x, w, t)",
+    "MatMulIntegerToFloat": "q, s, z = DynamicQuantizeLinear(x) "
+    "p = com.microsoft.MatMulIntegerToFloat(q, w, s, t, z)",
+}
+
+
+def product_model(product: str) -> ModelProto:
+    proto = parser.parse_model(f"{HEAD}g (float[n, 8] x) => (float y) {{ {PRODUCTS[product]} y = Relu(p) }}")
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    constants = {"w": np.ones((8, 4), np.uint8), "t": np.float32(1)}
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()
+    )
+    return proto
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_product_of_codes_makes_floats(product: str) -> None:
+    model = load(product_model(product))
+    refresh_shapes(model)
+    (node,) = (node for node in model.graph if node.op_type == product)
+    assert node.outputs[0].dtype is not None and node.outputs[0].dtype.name == "FLOAT"
+    assert len(node.inputs) == len(product_model(product).graph.node[-2].input)  # no stand-in is left
+
+
+def test_a_dynamic_product_has_the_columns_of_its_weights() -> None:
+    model = load(product_model("DynamicQuantizeMatMul"))
+    refresh_shapes(model)
+    (node,) = (node for node in model.graph if node.op_type == "DynamicQuantizeMatMul")
+    shape = node.outputs[0].shape
+    assert shape is not None and [str(dim) for dim in shape] == ["n", "4"]
