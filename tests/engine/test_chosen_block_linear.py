@@ -165,3 +165,11 @@ def test_damaged_steps_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises((FileFormatError, QuantValueError)):
         damaged.check()
         check_limits(damaged, {name: (a.dtype.name, a.shape) for name, a in plan.constants.items()})
+
+
+def test_rows_without_axes_are_refused() -> None:
+    plan = choose_rows(separate_steps(4, 16, 64, 3, 1, x_block=0))
+    number = Tensor("x", "float32", ())
+    damaged = replace(plan, tensors={**plan.tensors, "x": number})
+    with pytest.raises(FileFormatError, match="one rank"):
+        check_limits(damaged, {name: (a.dtype.name, a.shape) for name, a in plan.constants.items()})
