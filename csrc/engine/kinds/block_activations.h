@@ -24,10 +24,10 @@ inline void check_cut(const Checker& checker, const BlockConstants& w, int64_t x
 
 // The sizes of x [..., inputs].
 inline const Shape& sizes_of_rows(const Sizes& sizes, int x, const BlockConstants& w) {
-  const Shape& found = sizes.of(x);
-  if (found.last() != w.inputs)
-    sizes.mismatch(x, std::to_string(found.last()) + " columns", std::to_string(w.inputs));
-  return found;
+  const Shape& shape = sizes.of(x);
+  if (shape.last() != w.inputs)
+    sizes.mismatch(x, std::to_string(shape.last()) + " columns", std::to_string(w.inputs));
+  return shape;
 }
 
 // Scales and zero points of codes: one range for all rows, or one for each block of each row.

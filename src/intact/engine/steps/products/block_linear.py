@@ -124,10 +124,10 @@ def sizes_of_rows(sizes: Sizes, x: str, inputs: int) -> Shape:
     Raises:
         QuantValueError: Its rows have another length.
     """
-    found = sizes.of(x)
-    if found[-1] != inputs:
-        raise mismatch(x, f"{found[-1]} columns", f"{inputs}, as its weight has")
-    return found
+    shape = sizes.of(x)
+    if shape[-1] != inputs:
+        raise mismatch(x, f"{shape[-1]} columns", f"{inputs}, as its weight has")
+    return shape
 
 
 def read_codes(step: ProductOfCodes, run: Run, zero_points: str = "") -> numerics.DynamicActivations:
