@@ -45,7 +45,10 @@ def plan_of(
     if bias:
         constants["b"] = rng.normal(0, 1, n).astype(np.float32)
         optional["bias"] = "b"
-    step = BlockFloatLinear("product", ("product",), "x", "y", "w", "s", k, bits, block, **optional)
+    step = BlockFloatLinear(
+        "product", ("product",), "x", "y", weight="w", scales="s", inputs=k, bits=bits, block=block,
+        **optional,
+    )  # fmt: skip
     tensors = [Tensor("x", "float32", (rows, k)), Tensor("y", "float32", (rows, n))]
     return Plan((step,), {t.name: t for t in tensors}, constants, ("x",), ("y",))
 

@@ -61,8 +61,8 @@ def plan_of(
     steps: list[Step] = [
         DynamicQuantize("quantize", ("quantize",), "x", "q", "r", points, x_block),
         BlockLinear(
-            "product", ("product",), "q", "r", "y", "w", "s", k, bits, block, x_block or k, points,
-            bias="b", **optional,
+            "product", ("product",), "q", "r", "y", x_block or k, points, "b", weight="w", scales="s",
+            inputs=k, bits=bits, block=block, **optional,
         ),
     ]  # fmt: skip
     return Plan(tuple(steps), {t.name: t for t in tensors}, constants, ("x",), ("y", "q", "r"))

@@ -54,14 +54,14 @@ def separate_steps(
         Tensor("i", "int64", (rows * each, 1)),
         Tensor("y", "float32", (rows * each, width)),
     ]
-    weights = ("w", "s", k, bits, block)
-    steps: list[Any] = [BlockFloatLinear("layer", ("layer",), "x", "l", *weights, **optional)]
+    weights = {"weight": "w", "scales": "s", "inputs": k, "bits": bits, "block": block, **optional}
+    steps: list[Any] = [BlockFloatLinear("layer", ("layer",), "x", "l", **weights)]
     if x_block:
         ranges = () if whole_range else (rows, -(-k // x_block))
         tensors += [Tensor("q", "int8", (rows, k)), Tensor("qs", "float32", ranges)]
         steps = [
             DynamicQuantize("codes", ("codes",), "x", "q", "qs", block=x_block),
-            BlockLinear("layer", ("layer",), "q", "qs", "l", *weights, x_block, **optional),
+            BlockLinear("layer", ("layer",), "q", "qs", "l", x_block, **weights),
         ]
     steps += [
         Reshape("shape", ("shape",), "l", "r"),

@@ -231,7 +231,10 @@ def test_any_bits_with_minima(bits: int, k: int, has_levels: bool) -> None:
         constants |= {name: rng.integers(-128, 128, (ROWS, blocks)).astype(np.int8) for name in ("ss", "sm")}
         supers = 2 if blocks % 2 == 0 else 1
         constants |= {name: constants[name][:, :supers].copy() for name in ("s", "m")}
-    step = BlockGather("rows", ("rows",), "i", "y", "w", "s", k, bits, 16, "z", "m", **names)
+    step = BlockGather(
+        "rows", ("rows",), "i", "y", weight="w", scales="s", inputs=k, bits=bits, block=16, zero_points="z",
+        minima="m", **names,
+    )  # fmt: skip
     tensors = {"i": Tensor("i", "int32", (3, 5)), "y": Tensor("y", "float32", (3, 5, k))}
     plan = Plan((step,), tensors, constants, ("i",), ("y",))
     feeds = {"i": rng.integers(-ROWS, ROWS, (3, 5)).astype(np.int32)}

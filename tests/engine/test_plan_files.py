@@ -124,13 +124,16 @@ def steps_of_sizes():
 
 def block_steps():
     """Steps with weights in blocks."""
+    sizes = {"inputs": 8, "bits": 4, "block": 8}
+    blocks = {"weight": "wb", "scales": "wbs", **sizes}
+    experts = {"weight": "wcb", "scales": "wcs", **sizes}
     return (
         s.DynamicQuantize("ranges", (), "ch", "dq", "dqs", block=8),
-        s.BlockGather("rows", ("Gather1",), "zero", "bg", "wb", "wbs", 8, 4, 8),
-        s.BlockFloatLinear("widened", ("MatMul9",), "ga", "bf", "wb", "wbs", 8, 4, 8),
-        s.ChosenBlockLinear("experts", (), "dq", "choices", "cb", "wcb", "wcs", 8, 4, 8, 2, "dqs", 8),
-        s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", "wb", "wbs", 8, 4, 8, 8),
-        s.DynamicRecurrent("states", ("LSTM2",), "se", "wsd", "wss", (True,), last_h="ldh"),
+        s.BlockGather("rows", ("Gather1",), "zero", "bg", **blocks),
+        s.BlockFloatLinear("widened", ("MatMul9",), "ga", "bf", **blocks),
+        s.ChosenBlockLinear("experts", (), "dq", "choices", "cb", 2, "dqs", 8, **experts),
+        s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", 8, **blocks),
+        s.DynamicRecurrent("states", ("LSTM2",), "wsd", "wss", x="se", reverse=(True,), last_h="ldh"),
         s.DynamicQuantize("range", (), "x", "dc", "dcs", "dcz"),
         s.DynamicConv("scaled", ("ConvInteger1",), "dc", "dcs", "dy", "wdc", "wds", "dcz", pads=(1, 1, 1, 1)),
     )
@@ -176,7 +179,7 @@ def example():
         s.FloatLinear("float_linear", (), "ch", "fl", "wfl", "mf"),
         s.FloatMatMul("float_matmul", (), "fl", "wfl", "fm"),
         s.Reshape("sequence", (), "fm", "se"),
-        s.Recurrent("recurrent", (), "se", "ws", "lstm", (True,), last_h="lh"),
+        s.Recurrent("recurrent", (), "ws", "lstm", x="se", reverse=(True,), last_h="lh"),
         s.FloatConvTranspose("up", (), "x", "fu", "wfc", "", (1, 1), (1, 1), (1, 0, 1, 2), (1, 0), 2),
         s.FloatConv("float_conv", (), "x", "fc", "wfc", pads=(1, 0, 1, 2), groups=2),
         s.TopK("best", (), "ch", "be", "bp", 1, 2, largest=False),

@@ -107,8 +107,9 @@ def _engine(
         steps = (
             DynamicQuantize("quantize", (), "x", "q", "r", "", x_block),
             BlockLinear(
-                "product", (), "q", "r", "y", "w", "s", inputs, bits, block, x_block,
-                zero_points="z" if "z" in constants else "", bias="b" if "b" in constants else "",
+                "product", (), "q", "r", "y", weight="w", scales="s", inputs=inputs, bits=bits, block=block,
+                x_block=x_block, zero_points="z" if "z" in constants else "",
+                bias="b" if "b" in constants else "",
             ),
         )  # fmt: skip
     plan = Plan(steps, {value.name: value for value in tensors}, constants, ("x",), ("y",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import prod
 
 from intact.engine.plan import Plan
@@ -18,6 +18,7 @@ from intact.engine.steps import (
     Reshape,
     Step,
 )
+from intact.engine.steps.base.block_constants import BlockConstants
 from intact.engine.steps.base.wiring import reads, writes
 from intact.engine.steps.products.chosen_block_linear import PANEL
 
@@ -64,12 +65,11 @@ def _step_of_choice(layer: _Layer, step: GatherRows, nodes: tuple[str, ...]) -> 
     if isinstance(layer, Linear):
         chosen = layer.x, step.index, step.y, layer.weight, groups, layer.epilogue
         return ChosenLinear(layer.name, nodes, *chosen)
-    blocks = layer.weight, layer.scales, layer.inputs, layer.bits, layer.block
     ranges = (layer.x_scales, layer.x_block) if isinstance(layer, BlockLinear) else ("", 0)
+    blocks = {field.name: getattr(layer, field.name) for field in fields(BlockConstants)}
     return ChosenBlockLinear(
-        layer.name, nodes, layer.x, step.index, step.y, *blocks, groups, *ranges, layer.zero_points,
-        layer.minima, layer.sub_scales, layer.sub_minima, layer.bias,
-    )  # fmt: skip
+        layer.name, nodes, layer.x, step.index, step.y, groups, *ranges, layer.bias, **blocks
+    )
 
 
 def _above(step: Step, only: Callable[[str], Step | None]) -> tuple[_Layer, Reshape] | None:

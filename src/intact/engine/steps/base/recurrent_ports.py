@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -14,10 +15,12 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.tensors import Shape
+from intact.engine.steps.base.wiring import Operand, Read, Write
 
 
+@dataclass(frozen=True, kw_only=True)
 class RecurrentPorts:
-    """Mixin of steps that run a recurrent layer.
+    """Fields of a step that runs a recurrent layer; `weight` is a constant of the step's own dtype.
 
     Attributes:
         x: [steps, batch, directions * gates * hidden]: inputs times their weights, and all biases.
@@ -30,16 +33,16 @@ class RecurrentPorts:
         batch_first: The batch is the first axis of all that has one; the others follow in their order.
     """
 
-    x: str
+    x: Read
     weight: str
     reverse: tuple[bool, ...]
-    h: str
-    c: str
-    lengths: str
-    y: str
-    last_h: str
-    last_c: str
-    batch_first: bool
+    h: Operand = ""
+    c: Operand = ""
+    lengths: Operand = ""
+    y: Write = ""
+    last_h: Write = ""
+    last_c: Write = ""
+    batch_first: bool = False
 
     def check_ports(self, checker: Checker, cell: str) -> None:
         """Refuse weights, states and lengths that no layer of this cell has."""

@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.steps.base.block_constants import block_weights, check_block_constants
+from intact.engine.steps.base.block_constants import BlockConstants
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.wiring import Const, Operand, Write
+from intact.engine.steps.base.wiring import Operand, Write
 
 
 @dataclass(frozen=True)
-class BlockGather(Step):
+class BlockGather(BlockConstants, Step):
     """Rows of a constant table of codes in blocks (N67): float32 [..., inputs].
 
     ``y[i] = fl32(fl32((q - z) * s) + m)`` of the row index[i].
 
     Attributes:
         index: int32 or int64. Negative ones count from the end; what is out of range is an error.
-        weight, scales, inputs, bits, block, zero_points, minima, sub_scales, sub_minima: The table, as
-            `BlockConstants` says.
     """
 
     kind = "block_gather"
     index: Operand
     y: Write
-    weight: Annotated[str, Const("uint8", 2)]
-    scales: Annotated[str, Const("float32", 2)]
-    inputs: int
-    bits: int
-    block: int
-    zero_points: Annotated[str, Const("uint8", 2)] = ""
-    minima: Annotated[str, Const("float32", 2)] = ""
-    sub_scales: Annotated[str, Const("int8", 2)] = ""
-    sub_minima: Annotated[str, Const("int8", 2)] = ""
 
     def check(self, checker: Checker) -> None:
-        check_block_constants(self, checker)
+        self.check_weights(checker)
         checker.floats(self.y)
         checker.index(self.index)
         index, y = ranks = checker.rank(self.index, self.y)
@@ -57,7 +46,7 @@ class BlockGather(Step):
     def evaluate(self, run: Run) -> None:
         index = run.array(self.index)
         self.check_index(index, run.array(self.weight).shape, f"tensor '{self.index}'")
-        rows = block_weights(self, run, index.reshape(-1).astype(np.int64))
+        rows = self.weights(run, index.reshape(-1).astype(np.int64))
         run.bind(self.y, numerics.dequantize_blocks(rows).reshape(*index.shape, self.inputs))
 
     def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 
 from intact import numerics
-from intact.engine.steps.base.block_constants import block_weights, check_block_constants
+from intact.engine.steps.base.block_constants import BlockConstants
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
@@ -22,30 +22,19 @@ from intact.engine.steps.products.float_linear import check_bias
 
 
 @dataclass(frozen=True)
-class BlockFloatLinear(Step):
+class BlockFloatLinear(BlockConstants, Step):
     """Floats x [..., in] times the floats of weights in blocks (N67), from the bias [out] on (N51).
 
-    Attributes:
-        weight, scales, inputs, bits, block, zero_points, minima, sub_scales, sub_minima: The weights, as
-            `BlockConstants` says; a row for each output.
+    The weights have a row for each output.
     """
 
     kind = "block_float_linear"
     x: Read
     y: Write
-    weight: Annotated[str, Const("uint8", 2)]
-    scales: Annotated[str, Const("float32", 2)]
-    inputs: int
-    bits: int
-    block: int
-    zero_points: Annotated[str, Const("uint8", 2)] = ""
-    minima: Annotated[str, Const("float32", 2)] = ""
-    sub_scales: Annotated[str, Const("int8", 2)] = ""
-    sub_minima: Annotated[str, Const("int8", 2)] = ""
     bias: Annotated[str, Const("float32", 1)] = ""
 
     def check(self, checker: Checker) -> None:
-        check_block_constants(self, checker)
+        self.check_weights(checker)
         check_bias(checker, self.bias, checker.sizes(self.weight)[0])
         checker.one_rank(self.x, self.y)
         checker.floats(self.x, self.y)
@@ -58,7 +47,7 @@ class BlockFloatLinear(Step):
 
     def evaluate(self, run: Run) -> None:
         x = run.array(self.x)
-        weight = np.ascontiguousarray(numerics.dequantize_blocks(block_weights(self, run)).T)
+        weight = np.ascontiguousarray(numerics.dequantize_blocks(self.weights(run)).T)
         start = run.array(self.bias) if self.bias else None
         y = numerics.float_product(x.reshape(prod(x.shape[:-1]), x.shape[-1]), weight, start)
         run.bind(self.y, y.reshape(*x.shape[:-1], weight.shape[1]))

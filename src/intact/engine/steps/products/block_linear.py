@@ -10,7 +10,7 @@ from typing import Annotated, Protocol
 import numpy as np
 
 from intact import numerics
-from intact.engine.steps.base.block_constants import block_weights, check_block_constants
+from intact.engine.steps.base.block_constants import BlockConstants
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
@@ -24,15 +24,15 @@ _UNIT = 8
 
 
 @dataclass(frozen=True)
-class BlockLinear(Step):
+class BlockLinear(BlockConstants, Step):
     """Codes x [..., in] times weights in blocks along `in`, plus a bias [out]: float32 [..., out] (N69).
+
+    The weights have a row for each output.
 
     Attributes:
         x: int8 or uint8.
         x_scales: float32 without axes, or [..., blocks].
         x_zero_points: uint8, likewise; "" for zeros.
-        weight, scales, inputs, bits, block, zero_points, minima, sub_scales, sub_minima: The weights, as
-            `BlockConstants` says; a row for each output.
         x_block: Elements along `in` of a block of codes.
     """
 
@@ -40,21 +40,12 @@ class BlockLinear(Step):
     x: Read
     x_scales: Operand
     y: Write
-    weight: Annotated[str, Const("uint8", 2)]
-    scales: Annotated[str, Const("float32", 2)]
-    inputs: int
-    bits: int
-    block: int
     x_block: int
     x_zero_points: Operand = ""
-    zero_points: Annotated[str, Const("uint8", 2)] = ""
-    minima: Annotated[str, Const("float32", 2)] = ""
-    sub_scales: Annotated[str, Const("int8", 2)] = ""
-    sub_minima: Annotated[str, Const("int8", 2)] = ""
     bias: Annotated[str, Const("float32", 1)] = ""
 
     def check(self, checker: Checker) -> None:
-        check_block_constants(self, checker)
+        self.check_weights(checker)
         check_bias(checker, self.bias, checker.sizes(self.weight)[0])
         checker.one_rank(self.x, self.y)
         checker.floats(self.y)
@@ -72,7 +63,7 @@ class BlockLinear(Step):
     def evaluate(self, run: Run) -> None:
         bias = run.array(self.bias) if self.bias else None
         codes = read_codes(self, run, self.x_zero_points)
-        run.bind(self.y, numerics.block_product(codes, block_weights(self, run), bias))
+        run.bind(self.y, numerics.block_product(codes, self.weights(run), bias))
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * self.inputs

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.steps.base.block_constants import block_weights, check_block_constants
+from intact.engine.steps.base.block_constants import BlockConstants
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
@@ -33,18 +33,17 @@ PANEL = 16
 
 
 @dataclass(frozen=True)
-class ChosenBlockLinear(Step):
+class ChosenBlockLinear(BlockConstants, Step):
     """Multiplies rows x [..., in] by the matrices that indices choose: y float32 [n, out / groups].
 
     What `BlockLinear` (N69), or of floats `BlockFloatLinear` (N51), with all matrices makes, of which a row
-    keeps the outputs of those that it chooses: the experts of a transformer.
+    keeps the outputs of those that it chooses: the experts of a transformer. The weights have the rows of the
+    first matrix, then those of the next.
 
     Attributes:
         x: int8 codes, or floats.
         index: int32 or int64 [n, 1], as many for each row of x. Negative ones count from the end; what is out
             of range is an error.
-        weight, scales, inputs, bits, block, zero_points, minima, sub_scales, sub_minima: The weights, as
-            `BlockConstants` says; the rows of the first matrix, then those of the next.
         groups: How many matrices there are; each has a multiple of 16 outputs.
         x_scales: float32 without axes, or [..., blocks]; "" where x are floats.
         x_block: Elements along `in` of a block of codes; 0 where x are floats.
@@ -54,22 +53,13 @@ class ChosenBlockLinear(Step):
     x: Read
     index: Operand
     y: Write
-    weight: Annotated[str, Const("uint8", 2)]
-    scales: Annotated[str, Const("float32", 2)]
-    inputs: int
-    bits: int
-    block: int
     groups: int
     x_scales: Operand = ""
     x_block: int = 0
-    zero_points: Annotated[str, Const("uint8", 2)] = ""
-    minima: Annotated[str, Const("float32", 2)] = ""
-    sub_scales: Annotated[str, Const("int8", 2)] = ""
-    sub_minima: Annotated[str, Const("int8", 2)] = ""
     bias: Annotated[str, Const("float32", 1)] = ""
 
     def check(self, checker: Checker) -> None:
-        check_block_constants(self, checker)
+        self.check_weights(checker)
         outputs = checker.sizes(self.weight)[0]
         check_bias(checker, self.bias, outputs)
         is_whole = self.groups > 0 and outputs % self.groups == 0 and outputs // self.groups % PANEL == 0
@@ -101,7 +91,7 @@ class ChosenBlockLinear(Step):
         x, index = run.array(self.x), run.array(self.index).reshape(-1)
         self.check_index(index, x.shape, f"tensor '{self.index}'")
         rows = prod(x.shape[:-1])
-        weights, bias = block_weights(self, run), run.array(self.bias) if self.bias else None
+        weights, bias = self.weights(run), run.array(self.bias) if self.bias else None
         if self.x_scales:
             y = numerics.block_product(read_codes(self, run), weights, bias)
         else:

@@ -12,7 +12,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.recurrent_ports import RecurrentPorts
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.wiring import Const, Operand, Read, Write
+from intact.engine.steps.base.wiring import Const
 from intact.engine.steps.products.dynamic_conv import MIDDLE, MOST_TERMS
 
 
@@ -26,18 +26,9 @@ class DynamicRecurrent(RecurrentPorts, Step):
     """
 
     kind = "dynamic_recurrent"
-    x: Read
     weight: Annotated[str, Const("uint8", 3)]
     scales: Annotated[str, Const("float32", 2)]
-    reverse: tuple[bool, ...]
     zero_points: Annotated[str, Const("uint8", 2)] = ""
-    h: Operand = ""
-    c: Operand = ""
-    lengths: Operand = ""
-    y: Write = ""
-    last_h: Write = ""
-    last_c: Write = ""
-    batch_first: bool = False
 
     def check(self, checker: Checker) -> None:
         self.check_ports(checker, "lstm")

@@ -10,7 +10,7 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.recurrent_ports import RecurrentPorts
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.wiring import Const, Operand, Read, Write
+from intact.engine.steps.base.wiring import Const
 
 _PerState = Annotated[str, Const("float32", 2, optional=True)]
 
@@ -26,18 +26,9 @@ class Recurrent(RecurrentPorts, Step):
     """
 
     kind = "recurrent"
-    x: Read
     weight: Annotated[str, Const("float32", 3)]
     cell: str
-    reverse: tuple[bool, ...]
     bias: _PerState = ""
-    h: Operand = ""
-    c: Operand = ""
-    lengths: Operand = ""
-    y: Write = ""
-    last_h: Write = ""
-    last_c: Write = ""
-    batch_first: bool = False
 
     def check(self, checker: Checker) -> None:
         checker.that(self.cell in numerics.GATES, self.cell, f"one of {', '.join(numerics.GATES)}")

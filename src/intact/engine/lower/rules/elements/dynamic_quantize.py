@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.rule import who
-from intact.engine.steps import DynamicQuantize
+from intact.engine.steps import Dim, DynamicQuantize
+from intact.engine.steps.base.dims import expression
 from intact.graph import Node, Value
 
 
@@ -42,7 +43,7 @@ def _write(
     """Write the step, unless another layer that reads the same x has done so.
 
     Raises:
-        NoMatch: The size of the last axis is not known.
+        NoMatch: It has no axis.
     """
     for step in builder.steps:
         if not isinstance(step, DynamicQuantize) or (step.x, step.block) != (x, block):
@@ -50,11 +51,18 @@ def _write(
         if bool(step.zero_points) == bool(zero_dtype):
             return step.y, step.scales, step.zero_points
     shape = builder.tensors[x].shape
-    if not shape or not isinstance(shape[-1], int):
-        raise NoMatch("the size of its last axis is not known")
-    ranges = (*shape[:-1], -(-shape[-1] // block)) if block else ()
+    if not shape:
+        raise NoMatch("it has no axis")
+    ranges = (*shape[:-1], _blocks(shape[-1], block, f"{x}.blocks")) if block else ()
     codes = builder.scratch(f"{x}.codes", dtype, shape)
     scales = builder.scratch(f"{x}.scales", "float32", ranges)
     zeros = builder.scratch(f"{x}.zeros", zero_dtype, ranges) if zero_dtype else ""
     builder.add(DynamicQuantize(*who(node), x, codes, scales, zeros, block))
     return codes, scales, zeros
+
+
+def _blocks(size: Dim, block: int, name: str) -> Dim:
+    """Return how many blocks an axis has: a size of its own where nobody can say it."""
+    more = expression("+", size, block - 1)
+    count = None if more is None else expression("/", more, block)
+    return name if count is None else count

@@ -56,10 +56,10 @@ def lower_dynamic_lstm(builder: PlanBuilder, node: Node) -> None:
         raise NoMatch("nobody reads what it makes")
     zeros = states.zero_points
     step = DynamicRecurrent(
-        *who(node), x, builder.hold(f"{name}.states", states.codes),
-        builder.hold(f"{name}.states.scales", states.scales), op.reverse_flags,
+        *who(node), builder.hold(f"{name}.states", states.codes),
+        builder.hold(f"{name}.states.scales", states.scales),
         "" if (zeros == MIDDLE).all() else builder.hold(f"{name}.states.zero_points", zeros),
-        h, c, lengths, y, last_h, last_c,
+        x=x, reverse=op.reverse_flags, h=h, c=c, lengths=lengths, y=y, last_h=last_h, last_c=last_c,
     )  # fmt: skip
     builder.add(step, node)
 

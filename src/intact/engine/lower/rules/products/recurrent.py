@@ -57,8 +57,8 @@ def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
     if not (y or last_h or last_c):
         raise NoMatch("nobody reads what it makes")
     step = Recurrent(
-        *who(node), projected, weight, layer.cell, layer.op.reverse_flags, bias, h, c, lengths,
-        y, last_h, last_c, bool(layer.op.layout),
+        *who(node), weight, layer.cell, bias, x=projected, reverse=layer.op.reverse_flags, h=h, c=c,
+        lengths=lengths, y=y, last_h=last_h, last_c=last_c, batch_first=bool(layer.op.layout),
     )  # fmt: skip
     builder.add(step, node)
 
