@@ -86,7 +86,7 @@ __all__ = [
     "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear",
     "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows", "GridSample",
     "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce",
-    "Reinterpret", "Rescale", "Reshape", "Resize", "ResizePlaces", "Rotary", "ScatterElements", "ScatterRows",
-    "Shape", "SizeVector", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor",
-    "TopK", "Transpose", "writes",
+    "Reinterpret", "Rescale", "Reshape", "Resize", "ResizePlaces", "Rotary",
+    "ScatterElements", "ScatterRows", "Shape", "SizeVector", "Slice", "Softmax", "SplitQuantize",
+    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "writes",
 ]  # fmt: skip
