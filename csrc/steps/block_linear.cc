@@ -30,12 +30,12 @@ void demand_groups(const View& v, Type type, int64_t groups, int64_t columns, co
 class BlockRows final : public Step {
  public:
   BlockRows(const BlockGemmOps& ops, const BlockRowsSpec& s, const BlockCut& cut)
-      : s_(s),
+      : ops_(ops),
+        s_(s),
         cut_(cut),
         rows_(s.x.sizes[0]),
         group_(static_cast<int64_t>(ops.group)),
-        groups_(parts_of(rows_, group_)),
-        pitch_(ops, cut.row_bytes()) {
+        groups_(parts_of(rows_, group_)) {
     demand_rows(s.x);
     demand(s.x.type == Type::i8 || s.x.type == Type::u8, "codes are bytes");
     demand(s.x.sizes[1] == cut.k, "rows are as long as the weights");
@@ -60,46 +60,47 @@ class BlockRows final : public Step {
   void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
     const int64_t last = std::min(static_cast<int64_t>(end) * each_, groups_);
     for (int64_t group = static_cast<int64_t>(begin) * each_; group < last; ++group) {
-      for (int64_t turn = 0; turn < group_; ++turn) lay(memory, group, turn);
+      const uint8_t* rows[kBlockMostGroup] = {};
+      for (int64_t turn = 0; turn < group_; ++turn) {
+        const int64_t row = group * group_ + turn;
+        if (row < rows_) rows[turn] = row_of<const uint8_t>(s_.x, memory, row);
+        lay_ranges(memory, group, turn);
+      }
+      auto* const negatives = row_of<int32_t>(s_.negatives, memory, group);
+      const bool is_unsigned = s_.x.type == Type::u8;
+      ops_.lay(lay_of(cut_, rows, is_unsigned, row_of<int8_t>(s_.codes, memory, group), negatives));
+      if (is_unsigned) shift(row_of<const int32_t>(*s_.zeros, memory, group), negatives);
     }
   }
 
  private:
-  void lay(const Memory& memory, int64_t group, int64_t turn) const {
+  void lay_ranges(const Memory& memory, int64_t group, int64_t turn) const {
     const int64_t row = group * group_ + turn;
-    const bool is_there = row < rows_;
+    const bool is_there = row < rows_, has_zero = is_there && s_.x_zeros;
     auto* const scales = row_of<float>(s_.scales, memory, group) + turn;
-    auto* const zeros = s_.zeros ? row_of<int32_t>(*s_.zeros, memory, group) + turn : nullptr;
-    for (int64_t b = 0; b < cut_.x_blocks; ++b) {
+    for (int64_t b = 0; b < cut_.x_blocks; ++b)
       scales[b * group_] = is_there ? row_of<const float>(s_.x_scales, memory, row)[b] : 0.0f;
-      if (zeros == nullptr) continue;
-      const bool has_zero = is_there && s_.x_zeros;
+    if (!s_.zeros) return;
+    auto* const zeros = row_of<int32_t>(*s_.zeros, memory, group) + turn;
+    for (int64_t b = 0; b < cut_.x_blocks; ++b)
       zeros[b * group_] = (has_zero ? row_of<const uint8_t>(*s_.x_zeros, memory, row)[b] : 0) - 128;
-    }
-    const auto* const x = is_there ? row_of<const uint8_t>(s_.x, memory, row) : nullptr;
-    lay_codes(x, row_of<int8_t>(s_.codes, memory, group) + pitch_.row * turn, zeros,
-              row_of<int32_t>(s_.negatives, memory, group) + turn);
   }
 
-  // A row's codes beside those of the other rows of its group, and the sums of its pieces; of no row zeros.
-  void lay_codes(const uint8_t* x, int8_t* to, const int32_t* zeros, int32_t* negatives) const {
-    if (x == nullptr) {
-      lay_no_codes(cut_.row_bytes(), to, pitch_.four);
-      for (int64_t p = 0; p < cut_.pieces; ++p) negatives[p * group_] = 0;
-      return;
-    }
+  // Sums of codes, with the other sign, become those of codes less their zeros.
+  void shift(const int32_t* zeros, int32_t* negatives) const {
     for (int64_t p = 0; p < cut_.pieces; ++p) {
       const int64_t from = p * cut_.piece * kUnit, end = std::min(from + cut_.piece * kUnit, cut_.k);
-      const int32_t sum = lay_block_codes(x, from, end, s_.x.type == Type::u8, to, pitch_.four);
-      const int32_t zero = zeros != nullptr ? zeros[p / cut_.x_every * group_] : 0;
-      negatives[p * group_] = zero * static_cast<int32_t>(end - from) - sum;
+      for (int64_t turn = 0; turn < group_; ++turn) {
+        const int32_t zero = zeros[p / cut_.x_every * group_ + turn];
+        negatives[p * group_ + turn] += zero * static_cast<int32_t>(end - from);
+      }
     }
   }
 
+  const BlockGemmOps& ops_;
   BlockRowsSpec s_;
   BlockCut cut_;
   int64_t rows_, group_, groups_, each_;
-  BlockRowPitch pitch_;
 };
 
 class BlockLinear final : public Step {

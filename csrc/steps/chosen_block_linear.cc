@@ -117,8 +117,7 @@ class ChosenCodes final : public ChosenRows {
         ops_(ops),
         x_scales_(s.x_scales),
         cut_(cut),
-        product_(ops, s.weights, cut, s.rows.groups * s.rows.y.sizes[1]),
-        pitch_(ops, cut.row_bytes()) {
+        product_(ops, s.weights, cut, s.rows.groups * s.rows.y.sizes[1]) {
     demand(s.rows.x.type == Type::i8, "codes with a sign");
     demand_rows(x_scales_);
     demand(x_scales_.type == Type::f32 && x_scales_.sizes[0] == s_.x.sizes[0] &&
@@ -166,10 +165,8 @@ class ChosenCodes final : public ChosenRows {
   void multiply(const Memory& memory, int64_t group, int64_t column, int64_t columns,
                 std::span<const int64_t> rows, uint8_t* scratch) const noexcept override {
     const Room room = room_at(scratch).first;
-    for (int64_t i = 0; i < parts_of(static_cast<int64_t>(rows.size()), this->group()) * this->group(); ++i) {
-      const auto at = static_cast<size_t>(i);
-      at < rows.size() ? lay(memory, room, i, rows[at] / each_) : lay_nothing(room, i);
-    }
+    for (size_t i = 0; i < rows.size(); i += ops_.group)
+      lay(memory, room, i, rows.subspan(i, std::min(ops_.group, rows.size() - i)));
     const int64_t first = (group * outputs_ + column) / kPanel, panels = columns / kPanel;
     const auto count = static_cast<int64_t>(rows.size());
     const int64_t together = product_.panels(count, panels);
@@ -190,39 +187,25 @@ class ChosenCodes final : public ChosenRows {
     }
   }
 
-  int8_t* codes_of(const Room& room, int64_t i) const {
-    return room.codes + i / group() * cut_.row_bytes() * group() + i % group() * pitch_.row;
-  }
-  template <class T>
-  T* numbers_of(T* all, int64_t each, int64_t i) const {
-    return all + i / group() * each * group() + i % group();
-  }
-
-  void lay(const Memory& memory, const Room& room, int64_t i, int64_t row) const {
-    const auto* const x = row_of<const uint8_t>(s_.x, memory, row);
-    const auto* const from = row_of<const float>(x_scales_, memory, row);
-    float* const scales = numbers_of(room.scales, cut_.x_blocks, i);
-    int32_t* const negatives = numbers_of(room.negatives, cut_.pieces, i);
-    for (int64_t b = 0; b < cut_.x_blocks; ++b) scales[b * group()] = from[b];
-    for (int64_t p = 0; p < cut_.pieces; ++p) {
-      const int64_t first = p * cut_.piece * kUnit, end = std::min(first + cut_.piece * kUnit, cut_.k);
-      negatives[p * group()] = -lay_block_codes(x, first, end, false, codes_of(room, i), pitch_.four);
+  // A group of rows from the i-th row of an item on.
+  void lay(const Memory& memory, const Room& room, size_t i, std::span<const int64_t> rows) const {
+    const uint8_t* from[kBlockMostGroup] = {};
+    const auto blocks = static_cast<size_t>(cut_.x_blocks), pieces = static_cast<size_t>(cut_.pieces);
+    float* const scales = room.scales + i * blocks;
+    for (size_t r = 0; r < ops_.group; ++r) {
+      const int64_t row = r < rows.size() ? rows[r] / each_ : -1;
+      if (row >= 0) from[r] = row_of<const uint8_t>(s_.x, memory, row);
+      for (size_t b = 0; b < blocks; ++b)
+        scales[b * ops_.group + r] = row < 0 ? 0.0f : row_of<const float>(x_scales_, memory, row)[b];
     }
-  }
-
-  void lay_nothing(const Room& room, int64_t i) const {
-    lay_no_codes(cut_.row_bytes(), codes_of(room, i), pitch_.four);
-    float* const scales = numbers_of(room.scales, cut_.x_blocks, i);
-    int32_t* const negatives = numbers_of(room.negatives, cut_.pieces, i);
-    for (int64_t b = 0; b < cut_.x_blocks; ++b) scales[b * group()] = 0.0f;
-    for (int64_t p = 0; p < cut_.pieces; ++p) negatives[p * group()] = 0;
+    ops_.lay(lay_of(cut_, from, false, room.codes + i * static_cast<size_t>(cut_.row_bytes()),
+                    room.negatives + i * pieces));
   }
 
   const BlockGemmOps& ops_;
   View x_scales_;
   BlockCut cut_;
   BlockProduct product_;
-  BlockRowPitch pitch_;
 };
 
 }  // namespace

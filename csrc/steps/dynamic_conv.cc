@@ -19,7 +19,7 @@ int64_t parts_of(int64_t n, int64_t part) { return n / part + (n % part != 0 ? 1
 
 // The scratch of one thread.
 struct Room {
-  uint8_t* window;
+  uint8_t* windows;  // of a group
   int8_t* codes;
   int32_t *negatives, *x_zeros;
   float *x_scales, *y;
@@ -33,8 +33,7 @@ class DynamicConv final : public Step {
         s_(s),
         in_(s.groups > 0 ? s.x.sizes[3] / s.groups : 0),
         out_(s.groups > 0 ? s.y.sizes[3] / s.groups : 0),
-        cut_(window_size(s, in_), s.kernel[0] * s.kernel[1] * in_, s.kernel[0] * s.kernel[1] * in_),
-        pitch_(ops, cut_.row_bytes()) {
+        cut_(window_size(s, in_), s.kernel[0] * s.kernel[1] * in_, s.kernel[0] * s.kernel[1] * in_) {
     check();
     panels_ = parts_of(out_, kPanel);
     demand_weights();
@@ -110,7 +109,7 @@ class DynamicConv final : public Step {
       return at;
     };
     Room room;
-    room.window = take(row);
+    room.windows = take(ops_.group * row);
     room.codes = reinterpret_cast<int8_t*>(take(rows * row));
     room.negatives = reinterpret_cast<int32_t*>(take(rows * 4));
     room.x_zeros = reinterpret_cast<int32_t*>(take(rows * 4));
@@ -127,23 +126,25 @@ class DynamicConv final : public Step {
 
   void lay(const Memory& memory, const Room& room, int64_t image, int64_t channels, int64_t from,
            int64_t rows) const {
-    const auto turns = static_cast<int64_t>(ops_.group);
+    const auto turns = static_cast<int64_t>(ops_.group), row = cut_.row_bytes();
     const float scale = *s_.x_scale.at<float>(memory);
     const int zero = s_.x_zero ? *s_.x_zero->at<uint8_t>(memory) : 0;
     const bool is_unsigned = s_.x.type == Type::u8;
     const int32_t shift = is_unsigned ? zero - 128 : 0;
-    for (int64_t i = 0; i < parts_of(rows, turns) * turns; ++i) {
-      int8_t* const to = room.codes + i / turns * cut_.row_bytes() * turns + i % turns * pitch_.row;
-      room.x_scales[i] = scale;
-      room.x_zeros[i] = shift;
-      room.negatives[i] = 0;
-      if (i >= rows) {
-        lay_no_codes(cut_.row_bytes(), to, pitch_.four);
-        continue;
+    for (int64_t first = 0; first < rows; first += turns) {
+      const uint8_t* windows[kBlockMostGroup] = {};
+      for (int64_t i = 0; i < std::min(turns, rows - first); ++i) {
+        read_window(memory, image, channels, from + first + i, static_cast<uint8_t>(zero),
+                    room.windows + i * row);
+        windows[i] = room.windows + i * row;
       }
-      read_window(memory, image, channels, from + i, static_cast<uint8_t>(zero), room.window);
-      const int32_t sum = lay_block_codes(room.window, 0, cut_.k, is_unsigned, to, pitch_.four);
-      room.negatives[i] = shift * static_cast<int32_t>(cut_.k) - sum;
+      int32_t* const negatives = room.negatives + first;
+      ops_.lay(lay_of(cut_, windows, is_unsigned, room.codes + first * row, negatives));
+      for (int64_t i = 0; i < turns; ++i) {
+        room.x_scales[first + i] = scale;
+        room.x_zeros[first + i] = shift;
+        negatives[i] += shift * static_cast<int32_t>(cut_.k);
+      }
     }
   }
 
@@ -223,7 +224,6 @@ class DynamicConv final : public Step {
   DynamicConvSpec s_;
   int64_t in_, out_;  // channels of a group
   BlockCut cut_;
-  BlockRowPitch pitch_;
   int64_t panels_ = 0, pixels_ = 0, rows_ = 1, blocks_ = 0, chunk_ = 1, chunks_ = 1;
 };
 

@@ -138,6 +138,7 @@ struct Neon {
   static INTACT_INLINE Ints sub_int(Ints a, Ints b) { return vsubq_s32(a, b); }
   static INTACT_INLINE Ints and_int(Ints a, Ints b) { return vandq_s32(a, b); }
   static INTACT_INLINE Ints or_int(Ints a, Ints b) { return vorrq_s32(a, b); }
+  static INTACT_INLINE Ints xor_int(Ints a, Ints b) { return veorq_s32(a, b); }
   static INTACT_INLINE Ints larger_int(Ints a, Ints b) { return vmaxq_s32(a, b); }
   static INTACT_INLINE Ints multiply_int(Ints a, Ints b) { return vmulq_s32(a, b); }
   template <int kBits>

@@ -8,8 +8,8 @@
 // high ones. Codes of 5 and 6 bits lie in groups of 4 and 2 units: 64 bytes with the high bits of all of
 // them, those of the first four elements lowest, then their low 4 bits as units of 4 bits.
 // Rows lie in groups, whose size a kernel says; the last group has rows that nobody asked for. Numbers of a
-// group lie by turns: one of each row, then the next one of each. So do codes, four neighbours at a time,
-// unless a kernel wants each row by itself.
+// group lie by turns: one of each row, then the next one of each. How codes lie is the kernel's affair, which
+// lays them.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,7 @@
 namespace intact {
 
 constexpr size_t kBlockPanel = 16, kBlockUnit = 8;
+constexpr size_t kBlockMostGroup = 16;  // rows of a group, at most
 
 // Units that codes of so many bits lie in groups of.
 constexpr size_t block_units(int bits) { return bits == 5 ? 4 : bits == 6 ? 2 : 1; }
@@ -54,6 +55,15 @@ struct BlockReals {
   bool is_half = false;
   const int8_t* fine = nullptr;  // [panels][blocks][16]; nullptr: one level
   size_t each = 1;  // blocks of a super-block
+};
+
+// Rows of a group, to be laid as products read them.
+struct BlockLay {
+  const uint8_t* const* x;  // [group], of k codes; nullptr: no such row, its codes become 0
+  bool is_unsigned;  // codes become those less 128
+  size_t k, units, pieces, piece;  // as below
+  int8_t* codes;  // of the group
+  int32_t* negatives;  // [pieces][group]: sums of what is laid, with the other sign
 };
 
 struct BlockGemm {
@@ -108,7 +118,7 @@ struct BlockFloatRows {
 struct BlockGemmOps {
   static constexpr const char* kFamily = "block_gemm";
   size_t group;
-  bool by_turns;  // codes
+  void (*lay)(const BlockLay& l);
   size_t least_rows;  // from here on it is the best where it runs
   size_t scratch;  // bytes for each unit
   size_t panels;  // that are multiplied together: pieces of work are multiples

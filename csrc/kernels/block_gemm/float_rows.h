@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/block_gemm/generic.h"
+#include "kernels/block_gemm/lay_rows.h"
 
 namespace intact::block_gemm {
 
@@ -151,7 +152,7 @@ template <class S>
 constexpr BlockGemmOps ops_of(FloatRows float_rows4, FloatRows float_rows8) {
   using V = typename S::V;
   return {kGroup,
-          true,
+          lay_rows<typename V::Narrow, kGroup, kGroup>,
           1,
           0,
           S::kPanels,

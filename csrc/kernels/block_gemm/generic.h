@@ -4,6 +4,7 @@
 //   S::kGroups, kVectors    of the tile of many rows in a panel
 //   S::kPanels              panels of a tile of one group; 1: no such tile. Panels that are left over take
 //                           the other one
+//   S::kWholeGroups         groups of a tile of so many panels whose rows are one piece of codes of 8 bits
 //   S::add<kBits>(acc, codes, panel_bytes, x, units)
 //                           adds products of `units` units to acc[rows][vectors]; codes begin at a panel's
 //                           registers, which those of the next panel follow `panel_bytes` behind; x begins at
@@ -118,7 +119,7 @@ INTACT_INLINE int32_t four(const int8_t* group, size_t four, int row) {
 
 // Products of kRows rows from `group` on by kVectors registers of a panel from `lane` on, or of several whole
 // panels. One row is the first of its group, more are whole groups.
-template <class S, int kBits, int kRows, int kVectors>
+template <class S, int kBits, int kRows, int kVectors, bool kIsWhole = false>
 struct Tile {
   using V = typename S::V;
   static constexpr int kMiddleBits = kBits - 1, kParts = (kRows + 3) / 4;
@@ -214,11 +215,30 @@ struct Tile {
     }
   }
 
-  INTACT_INLINE void run(const BlockGemm& g, size_t panel, size_t group, size_t lane) {
+  INTACT_INLINE void clear() {
     INTACT_UNROLL("GCC unroll 12")
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) y[r][v] = V::set(0.0f);
     }
+  }
+
+  // Of one piece a sum ends before its output begins, so that a tile may have as many of either as there are
+  // registers: each code of a panel is then loaded half as often. 1.08x on Zen 4.
+  INTACT_INLINE void run_whole(const BlockGemm& g, size_t panel, size_t group, size_t lane) {
+    const size_t panel_bytes = g.units * (kBits * 16), at = panel * kBlockPanel + lane;
+    const int8_t* x[kParts];
+    for (size_t i = 0; i < kParts; ++i) x[i] = g.x + (group + i) * g.units * (kBlockUnit * kGroup);
+    const Numbers<V, false> scales(g.scales, 1, panel, lane), minima(g.minima, 1, panel, lane);
+    begin(g, group, 0, at);
+    add(acc, g.codes + panel * panel_bytes + lane * 4, panel_bytes, x, g.units);
+    clear();
+    finish(g, group, 0, 0, scales, minima, g.sums + at);
+    store(g, at, group * kGroup);
+  }
+
+  INTACT_INLINE void run(const BlockGemm& g, size_t panel, size_t group, size_t lane) {
+    if constexpr (kIsWhole) return run_whole(g, panel, group, lane);
+    clear();
     const size_t panel_bytes = g.units * (kBits * 16);
     const uint8_t* codes = g.codes + panel * panel_bytes + lane * 4;
     const int8_t* x[kParts];
@@ -267,11 +287,11 @@ struct Tile {
 };
 
 // From `row` on, as many groups as there are whole tiles for; the last one may be cut.
-template <class S, int kBits, int kRows, int kVectors>
+template <class S, int kBits, int kRows, int kVectors, bool kIsWhole = false>
 INTACT_APART void tiles(const BlockGemm& g, size_t panel, size_t& row, size_t end) {
   for (; row + kRows <= end; row += kRows) {
     for (size_t lane = 0; lane < kBlockPanel; lane += kVectors * S::V::kWidth) {
-      Tile<S, kBits, kRows, kVectors> tile;
+      Tile<S, kBits, kRows, kVectors, kIsWhole> tile;
       tile.run(g, panel, row / kGroup, lane);
     }
   }
@@ -284,6 +304,9 @@ void panel_tiles(const BlockGemm& g, size_t& panel, size_t panels, size_t end) {
   constexpr int kAll = S::kPanels * static_cast<int>(kBlockPanel / S::V::kWidth);
   for (; panel + S::kPanels <= panels; panel += S::kPanels) {
     size_t row = 0;
+    if constexpr (kBits == 8) {
+      if (g.pieces == 1) tiles<S, kBits, 4 * S::kWholeGroups, kAll, true>(g, panel, row, end);
+    }
     tiles<S, kBits, 4, kAll>(g, panel, row, end);
   }
 }

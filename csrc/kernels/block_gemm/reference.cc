@@ -24,6 +24,18 @@ float number(const BlockReals& reals, size_t blocks, size_t panel, size_t block,
   return static_cast<float>(reals.fine[at]) * real(reals, super * kBlockPanel + lane);
 }
 
+void lay(const BlockLay& l) {
+  std::fill_n(l.codes, kGroup * l.units * kBlockUnit, int8_t{0});
+  std::fill_n(l.negatives, kGroup * l.pieces, 0);
+  for (size_t row = 0; row < kGroup; ++row) {
+    for (size_t k = 0; l.x[row] != nullptr && k < l.k; ++k) {
+      const auto code = static_cast<int8_t>(l.x[row][k] ^ (l.is_unsigned ? 128 : 0));
+      l.codes[(k / 4 * kGroup + row) * 4 + k % 4] = code;
+      l.negatives[k / kBlockUnit / l.piece * kGroup + row] -= code;
+    }
+  }
+}
+
 template <int kBits>
 void multiply(const BlockGemm& g) {
   for (size_t column = 0; column < g.columns; ++column) {
@@ -118,7 +130,7 @@ void multiply_levels(const BlockReals& reals, size_t from, size_t blocks, float*
 }  // namespace
 
 const BlockGemmOps block_gemm_ref = {kGroup,
-                                     true,
+                                     lay,
                                      1,
                                      0,
                                      1,

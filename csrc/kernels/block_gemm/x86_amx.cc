@@ -207,7 +207,7 @@ void multiply(const BlockGemm& g) {
 }  // namespace
 
 const BlockGemmOps block_gemm_amx = {kGroup,
-                                     false,
+                                     block_gemm::lay_rows<Avx512::Narrow, kGroup, 1>,
                                      5,
                                      128,
                                      1,

@@ -9,7 +9,7 @@ namespace {
 
 struct Vnni512 {
   using V = Avx512;
-  static constexpr int kOffset = 0, kGroups = 3, kVectors = 1, kPanels = 3;
+  static constexpr int kOffset = 0, kGroups = 3, kVectors = 1, kPanels = 3, kWholeGroups = 2;
   static constexpr bool kReadsHighBits = true;
 
   static constexpr size_t kLong = 16;  // units of a piece

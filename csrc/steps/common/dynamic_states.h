@@ -29,7 +29,6 @@ class DynamicStateProduct {
   DynamicStateProduct(const DynamicStates& s, size_t directions, size_t hidden, size_t columns)
       : s_(s),
         cut_(static_cast<int64_t>(hidden), static_cast<int64_t>(hidden), static_cast<int64_t>(hidden)),
-        pitch_(*s.products, cut_.row_bytes()),
         hidden_(hidden),
         columns_(columns),
         panels_((columns + kBlockPanel - 1) / kBlockPanel) {
@@ -74,7 +73,7 @@ class DynamicStateProduct {
 
  private:
   struct Room {
-    uint8_t* row;
+    uint8_t* rows;  // of a group
     int8_t* codes;
     int32_t *negatives, *x_zeros;
     float *x_scales, *y;
@@ -95,7 +94,7 @@ class DynamicStateProduct {
       return at;
     };
     Room room{};
-    room.row = take(row);
+    room.rows = take(s_.products->group * row);
     room.codes = reinterpret_cast<int8_t*>(take(all * row));
     room.negatives = reinterpret_cast<int32_t*>(take(all * 4));
     room.x_zeros = reinterpret_cast<int32_t*>(take(all * 4));
@@ -113,25 +112,25 @@ class DynamicStateProduct {
     const uint8_t zero = uint8_zero(range.low, scale);
     const int32_t shift = zero - 128;
     const auto turns = s_.products->group, row_bytes = static_cast<size_t>(cut_.row_bytes());
-    for (size_t r = 0; r < padded(rows); ++r) {
-      int8_t* const to =
-          room.codes + r / turns * row_bytes * turns + r % turns * static_cast<size_t>(pitch_.row);
-      room.x_scales[r] = scale;
-      room.x_zeros[r] = shift;
-      room.negatives[r] = 0;
-      if (r >= rows) {
-        lay_no_codes(cut_.row_bytes(), to, pitch_.four);
-        continue;
+    for (size_t first = 0; first < rows; first += turns) {
+      const uint8_t* states[kBlockMostGroup] = {};
+      for (size_t i = 0; i < std::min(turns, rows - first); ++i) {
+        uint8_t* const codes = room.rows + i * row_bytes;
+        s_.quantize->uint8_by(a[first + i], hidden_, scale, zero, codes);
+        states[i] = codes;
       }
-      s_.quantize->uint8_by(a[r], hidden_, scale, zero, room.row);
-      const int32_t sum = lay_block_codes(room.row, 0, cut_.k, true, to, pitch_.four);
-      room.negatives[r] = shift * static_cast<int32_t>(hidden_) - sum;
+      int32_t* const negatives = room.negatives + first;
+      s_.products->lay(lay_of(cut_, states, true, room.codes + first * row_bytes, negatives));
+      for (size_t i = 0; i < turns; ++i) {
+        room.x_scales[first + i] = scale;
+        room.x_zeros[first + i] = shift;
+        negatives[i] += shift * static_cast<int32_t>(hidden_);
+      }
     }
   }
 
   DynamicStates s_;
   BlockCut cut_;
-  BlockRowPitch pitch_;
   size_t hidden_, columns_, panels_;
 };
 

@@ -104,17 +104,21 @@ struct BlockSides {
     std::vector<int8_t> laid(groups * group * row_bytes);
     std::vector<int32_t> negatives(groups * group * pieces), shifts(groups * group * x_blocks);
     Floats ranges(groups * group * x_blocks);
-    for (size_t row = 0; row < rows; ++row) {
-      const size_t first = row / group * group, turn = row % group;
-      for (size_t i = 0; i < k; ++i) {
-        const size_t within = ops.by_turns ? (i / 4 * group + turn) * 4 + i % 4 : turn * row_bytes + i;
-        laid[first * row_bytes + within] = x[row * k + i];
-        negatives[(first * pieces) + i / kBlockUnit / piece * group + turn] +=
-            x_zeros[row * x_blocks + i / kBlockUnit / piece / x_every] - x[row * k + i];
-      }
-      for (size_t b = 0; b < x_blocks; ++b) {
-        ranges[first * x_blocks + b * group + turn] = x_scales[row * x_blocks + b];
-        shifts[first * x_blocks + b * group + turn] = x_zeros[row * x_blocks + b];
+    for (size_t first = 0; first < rows; first += group) {
+      std::vector<const uint8_t*> from(group);
+      for (size_t row = first; row < std::min(rows, first + group); ++row)
+        from[row - first] = reinterpret_cast<const uint8_t*>(x.data()) + row * k;
+      ops.lay({from.data(), has_x_zeros, k, units, pieces, piece, laid.data() + first * row_bytes,
+               negatives.data() + first * pieces});
+      for (size_t row = first; row < std::min(rows, first + group); ++row) {
+        const size_t turn = row - first;
+        for (size_t b = 0; b < x_blocks; ++b) {
+          ranges[first * x_blocks + b * group + turn] = x_scales[row * x_blocks + b];
+          shifts[first * x_blocks + b * group + turn] = x_zeros[row * x_blocks + b];
+        }
+        for (size_t i = 0; i < k; ++i)
+          negatives[first * pieces + i / kBlockUnit / piece * group + turn] +=
+              x_zeros[row * x_blocks + i / kBlockUnit / piece / x_every];
       }
     }
     const std::vector<int32_t> sums = sums_of_codes();
