@@ -104,24 +104,28 @@ bool is_read_once(const Plan& plan, int value) {
          std::count(plan.outputs.begin(), plan.outputs.end(), value) == 0;
 }
 
-bool is_attention(const Plan& plan, const MatMul& product) {
+// Whether a product's left side is a softmax along the last axis of another product, which makes codes or
+// floats.
+template <class Product>
+bool is_attention(const Plan& plan, const Product& product, bool makes_codes) {
   const auto* const softmax = maker<Softmax>(plan, product.a);
-  const auto* const scores = softmax == nullptr ? nullptr : maker<MatMul>(plan, softmax->x);
+  const auto* const scores = softmax == nullptr ? nullptr : maker<Product>(plan, softmax->x);
   if (scores == nullptr) return false;
   const int rank = plan.tensor(scores->y).rank();
   const bool last = softmax->axis == -1 || softmax->axis == rank - 1;
-  return last && plan.tensor(product.y).rank() == rank && plan.grid(softmax->y) != nullptr &&
+  return last && plan.tensor(product.y).rank() == rank && (plan.grid(softmax->y) != nullptr) == makes_codes &&
          is_read_once(plan, scores->y) && is_read_once(plan, softmax->y);
 }
 
-void fuse_attentions(Plan& plan) {
+template <class Product, class Fused>
+void fuse_attentions(Plan& plan, bool makes_codes) {
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const auto* const product = dynamic_cast<const MatMul*>(plan.steps[i].get());
-    if (product == nullptr || !is_attention(plan, *product)) continue;
+    const auto* const product = dynamic_cast<const Product*>(plan.steps[i].get());
+    if (product == nullptr || !is_attention(plan, *product, makes_codes)) continue;
     const size_t softmax = place_of(plan, product->a);
     const size_t scores = place_of(plan, plan.steps[softmax]->reads[0]);
-    plan.steps[i] = std::make_unique<Attention>(std::move(plan.steps[scores]), std::move(plan.steps[softmax]),
-                                                std::move(plan.steps[i]));
+    plan.steps[i] = std::make_unique<Fused>(std::move(plan.steps[scores]), std::move(plan.steps[softmax]),
+                                            std::move(plan.steps[i]));
   }
 }
 
@@ -157,7 +161,8 @@ void fuse_norms(Plan& plan) {
 }  // namespace
 
 void fuse(Plan& plan) {
-  fuse_attentions(plan);
+  fuse_attentions<MatMul, Attention>(plan, true);
+  fuse_attentions<FloatMatMul, FloatAttention>(plan, false);
   fuse_norms(plan);
   std::erase(plan.steps, nullptr);
 }

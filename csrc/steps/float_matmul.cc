@@ -1,6 +1,7 @@
 #include "steps/float_matmul.h"
 
 #include "kernels/registry.h"
+#include "steps/common/float_panels.h"
 #include "steps/common/walk.h"
 
 namespace intact {
@@ -145,14 +146,7 @@ class FloatMatMul final : public Step {
   void pack(const Memory& memory, const Cursor<3>& at, size_t column, size_t columns, float* right) const {
     const ptrdiff_t across = step_of(*s_.b, 1), down = step_of(*s_.b, 2);
     const float* b = s_.b->at<float>(memory) + at.offset(1) / 4 + static_cast<ptrdiff_t>(column) * across;
-    if (across == 1 || down != 1) return ops_.pack(b, down, across, cut_.k, columns, right);
-    for (size_t from = 0; from < columns; from += ops_.panel, right += ops_.panel * cut_.k) {
-      const size_t width = std::min(ops_.panel, columns - from);
-      if (width < ops_.panel) std::fill_n(right, ops_.panel * cut_.k, 0.0f);
-      const auto* lines = reinterpret_cast<const uint8_t*>(b + static_cast<ptrdiff_t>(from) * across);
-      transpose_.words(lines, 4 * across, width, cut_.k, reinterpret_cast<uint8_t*>(right),
-                       static_cast<ptrdiff_t>(4 * ops_.panel));
-    }
+    pack_matrix(ops_, transpose_, b, down, across, cut_.k, columns, right);
   }
 
   const FloatGemmOps& ops_;

@@ -6,47 +6,73 @@
 #include "engine/kinds/product_spec.h"
 #include "engine/kinds/views.h"
 #include "engine/sizes.h"
+#include "steps/float_attention.h"
 #include "steps/float_matmul.h"
 
 namespace intact::engine {
-namespace {
 
-struct FloatMatMul final : PlanStep {
-  explicit FloatMatMul(Fields& f)
-      : PlanStep(f, {.strided = true, .writes_parts = true}),
-        a(f.operand("a")),
-        b(f.operand("b")),
-        y(f.writes("y")) {}
+FloatMatMul::FloatMatMul(Fields& f)
+    : PlanStep(f, {.strided = true, .writes_parts = true}),
+      a(f.operand("a")),
+      b(f.operand("b")),
+      y(f.writes("y")) {}
 
-  void check(const Checker& checker) const override {
-    checker.that(checker.rank(a) >= 2 && checker.rank(b) >= 2, "rank 2 or more");
-    checker.floats(a, b, y);
+void FloatMatMul::check(const Checker& checker) const {
+  checker.that(checker.rank(a) >= 2 && checker.rank(b) >= 2, "rank 2 or more");
+  checker.floats(a, b, y);
+}
+
+Shape FloatMatMul::output_shape(const Sizes& sizes) const { return sizes.product_shape(a, b); }
+
+void FloatMatMul::bind(Binding& binding) const {
+  const Shape& shape = binding.shape(y);
+  View to = binding.view(y), left = matrices_under(a, shape, binding),
+       right = matrices_under(b, shape, binding);
+  bool one_matrix = true;
+  for (int i = 0; i < to.rank - 2; ++i) one_matrix = one_matrix && right.strides[i] == 0;
+  View rows, made;
+  if (one_matrix && rows_of(left, rows) && rows_of(to, made)) {
+    const auto last = static_cast<size_t>(right.rank - 2);
+    right = part_of(right, right.offset, {right.sizes[last], right.sizes[last + 1]},
+                    {right.strides[last], right.strides[last + 1]});
+    left = rows;
+    to = made;
   }
+  binding.add(
+      make_float_matmul(*binding.kernels.float_gemm, *binding.kernels.transpose, {left, to, right, {}, {}}));
+}
 
-  Shape output_shape(const Sizes& sizes) const override { return sizes.product_shape(a, b); }
+FloatAttention::FloatAttention(std::unique_ptr<PlanStep> scores_, std::unique_ptr<PlanStep> softmax_,
+                               std::unique_ptr<PlanStep> product_)
+    : PlanStep("float_attention", *product_, {.strided = true, .writes_parts = true}),
+      steps{std::move(scores_), std::move(softmax_), std::move(product_)},
+      scores(static_cast<const FloatMatMul&>(*steps[0])),
+      softmax(static_cast<const Softmax&>(*steps[1])),
+      product(static_cast<const FloatMatMul&>(*steps[2])) {
+  reads = {scores.a, scores.b, product.b};
+  if (softmax.mask != kNoValue) reads.push_back(softmax.mask);
+  writes = {product.y};
+}
 
-  void bind(Binding& binding) const override {
-    const Shape& shape = binding.shape(y);
-    View to = binding.view(y), left = matrices_under(a, shape, binding),
-         right = matrices_under(b, shape, binding);
-    bool one_matrix = true;
-    for (int i = 0; i < to.rank - 2; ++i) one_matrix = one_matrix && right.strides[i] == 0;
-    View rows, made;
-    if (one_matrix && rows_of(left, rows) && rows_of(to, made)) {
-      const auto last = static_cast<size_t>(right.rank - 2);
-      right = part_of(right, right.offset, {right.sizes[last], right.sizes[last + 1]},
-                      {right.strides[last], right.strides[last + 1]});
-      left = rows;
-      to = made;
-    }
-    binding.add(make_float_matmul(*binding.kernels.float_gemm, *binding.kernels.transpose,
-                                  {left, to, right, {}, {}}));
-  }
+void FloatAttention::infer(Sizes& sizes) const {
+  for (const auto& step : steps) step->infer(sizes);
+}
 
-  int a, b, y;
-};
-
-}  // namespace
+// All have the leading axes of the output, which may be more than those of the scores.
+void FloatAttention::bind(Binding& binding) const {
+  const Shape& shape = binding.shape(product.y);
+  Shape between = shape;
+  between[shape.rank - 1] = binding.shape(scores.y).last();
+  FloatAttentionSpec spec{matrices_under(scores.a, shape, binding),
+                          matrices_under(scores.b, shape, binding),
+                          matrices_under(product.b, shape, binding),
+                          binding.view(product.y),
+                          {},
+                          static_cast<float>(softmax.gain)};
+  if (softmax.mask != kNoValue) spec.mask = spread(binding.real_in(softmax.mask), between);
+  binding.add(make_float_attention(*binding.kernels.float_gemm, *binding.kernels.float_steps,
+                                   *binding.kernels.transpose, spec));
+}
 
 std::unique_ptr<PlanStep> read_float_matmul(Fields& fields) { return std::make_unique<FloatMatMul>(fields); }
 

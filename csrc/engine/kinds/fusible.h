@@ -1,6 +1,9 @@
 // Steps that may run together with others as one native step: fuse.h looks at them.
 #pragma once
 
+#include <array>
+#include <memory>
+
 #include "engine/kinds/epilogue.h"
 
 namespace intact::engine {
@@ -14,6 +17,14 @@ struct MatMul final : PlanStep {
   EpilogueRecord epilogue;
 };
 
+struct FloatMatMul final : PlanStep {
+  explicit FloatMatMul(Fields& fields);
+  void check(const Checker& checker) const override;
+  Shape output_shape(const Sizes& sizes) const override;
+  void bind(Binding& binding) const override;
+  int a, b, y;
+};
+
 struct Softmax final : PlanStep {
   explicit Softmax(Fields& fields);
   void check(const Checker& checker) const override;
@@ -22,6 +33,18 @@ struct Softmax final : PlanStep {
   int64_t axis;
   double gain;
   int mask;
+};
+
+// softmax(a b) v of floats, in one step.
+struct FloatAttention final : PlanStep {
+  FloatAttention(std::unique_ptr<PlanStep> scores_, std::unique_ptr<PlanStep> softmax_,
+                 std::unique_ptr<PlanStep> product_);
+  void infer(Sizes& sizes) const override;
+  void bind(Binding& binding) const override;
+  std::array<std::unique_ptr<PlanStep>, 3> steps;
+  const FloatMatMul& scores;
+  const Softmax& softmax;
+  const FloatMatMul& product;
 };
 
 struct LayerNorm final : PlanStep {

@@ -125,7 +125,6 @@ struct Tile {
   static constexpr int kMiddleBits = kBits - 1, kParts = (kRows + 3) / 4;
   static constexpr bool kIsShifted = kBits != 4 && S::kOffset != 0;  // half of the range of bytes is 0 then
 
-  F<V> y[kRows][kVectors];
   I<V> acc[kRows][kVectors];
 
   template <class T>
@@ -184,9 +183,11 @@ struct Tile {
     }
   }
 
-  template <class Values>
+  // Adds a piece to what `first` says of a register of outputs, of all rows, and hands it to `sink`.
+  template <class Values, class First, class Sink>
   INTACT_INLINE void finish(const BlockGemm& g, size_t group, size_t piece, size_t x_block,
-                            const Values& all_scales, const Values& all_minima, const int32_t* sums) {
+                            const Values& all_scales, const Values& all_minima, const int32_t* sums,
+                            const First& first, const Sink& sink) {
     INTACT_UNROLL("GCC unroll 4")
     for (int v = 0; v < kVectors; ++v) {
       const F<V> scales = all_scales.load(v);
@@ -194,31 +195,28 @@ struct Tile {
         I<V> sum = V::load_int(sums + panel_of<V>(v) * g.pieces * kBlockPanel + lane_of<V>(v));
         if (kIsShifted)
           sum = V::sub_int(sum, V::set_int(S::kOffset * static_cast<int32_t>(elements_of_piece(g, piece))));
+        INTACT_UNROLL("GCC unroll 12")
         for (int r = 0; r < kRows; ++r) {
           const I<V> zero = V::set_int(of_row(g.x_zeros, g.x_blocks, group, x_block, r));
           acc[r][v] = V::sub_int(acc[r][v], V::multiply_int(zero, sum));
         }
       }
+      F<V> out[kRows];
       INTACT_UNROLL("GCC unroll 12")
       for (int r = 0; r < kRows; ++r) {
         const F<V> scale = V::set(of_row(g.x_scales, g.x_blocks, group, x_block, r));
-        y[r][v] = y[r][v] + V::to_float(acc[r][v]) * (scale * scales);
+        out[r] = first(v, r) + V::to_float(acc[r][v]) * (scale * scales);
       }
-      if (g.minima.values == nullptr) continue;
-      const F<V> minima = all_minima.load(v);
-      INTACT_UNROLL("GCC unroll 12")
-      for (int r = 0; r < kRows; ++r) {
-        const F<V> negative = V::to_float(V::set_int(of_row(g.negatives, g.pieces, group, piece, r)));
-        const F<V> scale = V::set(of_row(g.x_scales, g.x_blocks, group, x_block, r));
-        y[r][v] = y[r][v] - negative * (scale * minima);
+      if (g.minima.values != nullptr) {
+        const F<V> minima = all_minima.load(v);
+        INTACT_UNROLL("GCC unroll 12")
+        for (int r = 0; r < kRows; ++r) {
+          const F<V> negative = V::to_float(V::set_int(of_row(g.negatives, g.pieces, group, piece, r)));
+          const F<V> scale = V::set(of_row(g.x_scales, g.x_blocks, group, x_block, r));
+          out[r] = out[r] - negative * (scale * minima);
+        }
       }
-    }
-  }
-
-  INTACT_INLINE void clear() {
-    INTACT_UNROLL("GCC unroll 12")
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) y[r][v] = V::set(0.0f);
+      sink(v, out);
     }
   }
 
@@ -231,14 +229,20 @@ struct Tile {
     const Numbers<V, false> scales(g.scales, 1, panel, lane), minima(g.minima, 1, panel, lane);
     begin(g, group, 0, at);
     add(acc, g.codes + panel * panel_bytes + lane * 4, panel_bytes, x, g.units);
-    clear();
-    finish(g, group, 0, 0, scales, minima, g.sums + at);
-    store(g, at, group * kGroup);
+    finish(
+        g, group, 0, 0, scales, minima, g.sums + at, [](int, int) INTACT_INLINE_BODY { return V::set(0.0f); },
+        [&](int v, const F<V>(&out)[kRows])
+            INTACT_INLINE_BODY { store(g, at + static_cast<size_t>(v) * V::kWidth, group * kGroup, out); });
   }
 
   INTACT_INLINE void run(const BlockGemm& g, size_t panel, size_t group, size_t lane) {
     if constexpr (kIsWhole) return run_whole(g, panel, group, lane);
-    clear();
+    F<V> y[kVectors][kRows];
+    INTACT_UNROLL("GCC unroll 4")
+    for (int v = 0; v < kVectors; ++v) {
+      INTACT_UNROLL("GCC unroll 12")
+      for (int r = 0; r < kRows; ++r) y[v][r] = V::set(0.0f);
+    }
     const size_t panel_bytes = g.units * (kBits * 16);
     const uint8_t* codes = g.codes + panel * panel_bytes + lane * 4;
     const int8_t* x[kParts];
@@ -254,7 +258,13 @@ struct Tile {
       add(acc, codes, panel_bytes, x, units);
       codes += units * (kBits * 16);
       for (int i = 0; i < kParts; ++i) x[i] += units * kUnitBytes;
-      finish(g, group, p, x_block, scales, minima, g.sums + (panel * g.pieces + p) * kBlockPanel + lane);
+      finish(
+          g, group, p, x_block, scales, minima, g.sums + (panel * g.pieces + p) * kBlockPanel + lane,
+          [&](int v, int r) INTACT_INLINE_BODY { return y[v][r]; },
+          [&](int v, const F<V>(&out)[kRows]) INTACT_INLINE_BODY {
+            INTACT_UNROLL("GCC unroll 12")
+            for (int r = 0; r < kRows; ++r) y[v][r] = out[r];
+          });
       if (--x_left == 0) {
         ++x_block;
         x_left = g.x_every;
@@ -266,22 +276,22 @@ struct Tile {
         w_left = g.w_every;
       }
     }
-    store(g, panel * kBlockPanel + lane, group * kGroup);
+    INTACT_UNROLL("GCC unroll 4")
+    for (int v = 0; v < kVectors; ++v)
+      store(g, panel * kBlockPanel + lane + static_cast<size_t>(v) * V::kWidth, group * kGroup, y[v]);
   }
 
-  INTACT_INLINE void store(const BlockGemm& g, size_t column, size_t row) const {
-    for (int v = 0; v < kVectors; ++v) {
-      const size_t from = column + static_cast<size_t>(v) * V::kWidth;
-      if (from >= g.columns) return;
-      const size_t n = g.columns - from < V::kWidth ? g.columns - from : V::kWidth;
-      INTACT_UNROLL("GCC unroll 12")
-      for (int r = 0; r < kRows; ++r) {
-        const size_t to = row + static_cast<size_t>(r);
-        if (kRows > 1 && to >= g.rows) break;
-        F<V> sum = y[r][v];
-        if (g.bias != nullptr) sum = sum + V::load(g.bias + from);
-        vec::store<V>(g.y + to * g.y_pitch + from, sum, n);
-      }
+  // Rows of a register of outputs, from `column` on.
+  static INTACT_INLINE void store(const BlockGemm& g, size_t column, size_t row, const F<V> (&out)[kRows]) {
+    if (column >= g.columns) return;
+    const size_t n = g.columns - column < V::kWidth ? g.columns - column : V::kWidth;
+    const bool has_bias = g.bias != nullptr;
+    const F<V> bias = has_bias ? V::load(g.bias + column) : V::set(0.0f);
+    float* to = g.y + row * g.y_pitch + column;
+    INTACT_UNROLL("GCC unroll 12")
+    for (int r = 0; r < kRows; ++r, to += g.y_pitch) {
+      if (kRows > 1 && row + static_cast<size_t>(r) >= g.rows) return;
+      vec::store<V>(to, has_bias ? out[r] + bias : out[r], n);
     }
   }
 };

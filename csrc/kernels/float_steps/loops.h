@@ -115,16 +115,19 @@ float sum(const float* x, size_t n) {
 template <class V>
 float softmax(float* x, size_t n, float gain, const float* mask) {
   constexpr float kLeast = -std::numeric_limits<float>::infinity();
-  if (gain != 1.0f || mask) {
-    const F<V> factor = V::set(gain);
-    for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-      const F<V> v = load<V>(x + i, k) * factor;
-      store<V>(x + i, mask ? v + load<V>(mask + i, k) : v, k);
-    });
-  }
   F<V> largest = V::set(kLeast);
-  for_each<V>(n, [&](size_t i, size_t k)
-                     INTACT_INLINE_BODY { largest = V::larger(largest, load<V>(x + i, k, kLeast)); });
+  const bool is_plain = gain == 1.0f && mask == nullptr;
+  const F<V> factor = V::set(gain);
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    F<V> v = load<V>(x + i, k, kLeast);
+    if (!is_plain) {
+      v = v * factor;
+      if (mask) v = v + load<V>(mask + i, k);
+      store<V>(x + i, v, k);
+      if (k < V::kWidth) v = load<V>(x + i, k, kLeast);
+    }
+    largest = V::larger(largest, v);
+  });
   const F<V> top = V::set(V::largest_of(largest));
   LaneSum<V> sum;
   for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
