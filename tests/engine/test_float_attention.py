@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from tests.engine.conftest import assert_same_bits
 
 from intact.engine import Plan
@@ -105,6 +104,6 @@ def test_scores_that_are_asked_for_keep_three_steps(qdq):
     g = qdq()
     plan = lower(g.proto(attention(g, (5, 4), (7, 4), (7, 3))))
     (scores,) = (step.y for step in plan.steps if step.name == "qk")
-    asked, feeds = replace(plan, outputs=(*plan.outputs, scores)), g.feeds()
-    assert {"qk", "soft", "pv"} <= labels(Engine(asked), feeds)
-    check(asked, feeds)
+    with_scores, feeds = replace(plan, outputs=(*plan.outputs, scores)), g.feeds()
+    assert {"qk", "soft", "pv"} <= labels(Engine(with_scores), feeds)
+    check(with_scores, feeds)

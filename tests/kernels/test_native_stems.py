@@ -14,7 +14,10 @@ LIST_FILE = (STEPS / "steps.inc").read_text("utf-8")
 LIST = re.findall(r"^INTACT_(?:ENGINE_)?STEP\((\w+)\)", LIST_FILE, re.MULTILINE)
 ALONE = re.findall(r"^INTACT_STEP\((\w+)\)", LIST_FILE, re.MULTILINE)
 """Those that Python can make alone."""
-SHARED = {"attention", "cache_write", "copy", "depthwise", "dynamic_depthwise", "fill", "halo", "winograd"}
+SHARED = {
+    "attention", "cache_write", "copy", "depthwise", "dynamic_depthwise", "fill", "float_attention", "halo",
+    "winograd",
+}  # fmt: skip
 """Native steps that serve several kinds, or one in a special case; steps.inc says which."""
 
 

@@ -1,5 +1,5 @@
-// Codes of rows as products read them, and their sums, by registers of 16 bytes: a lane has four neighbours of
-// a row.
+// Codes of rows as products read them, and their sums, by registers of 16 bytes. A lane has four neighbours
+// of a row.
 #pragma once
 
 #include <cstring>
