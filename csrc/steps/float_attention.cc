@@ -77,19 +77,28 @@ class FloatAttention final : public Step {
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     const Room room = room_at(scratch).first;
+    Right keys{}, values{};
     for (size_t item = begin; item < end; ++item) {
       const Cursor<5> at(outer_, outer_.rank, item / items_);
       if (item == begin || item % items_ == 0) {
-        pack(s_.keys, memory, at.offset(1), room.keys);
-        pack(s_.values, memory, at.offset(2), room.values);
+        keys = right_side(s_.keys, memory, at.offset(1), room.keys);
+        values = right_side(s_.values, memory, at.offset(2), room.values);
       }
       const size_t first = item % items_ * kQueries, last = std::min(first + kQueries, rows_);
       for (size_t row = first; row < last; row += block_)
-        attend(memory, at, room, row, std::min(block_, last - row));
+        attend(memory, at, room, {keys, values}, row, std::min(block_, last - row));
     }
   }
 
  private:
+  // The right side of a product: floats of a panel from one k to the next, and from panel to panel.
+  struct Right {
+    const float* b;
+    size_t down, pitch;
+  };
+  struct Sides {
+    const Right &keys, &values;
+  };
   struct Room {
     const float** q;
     float **scores, **y;
@@ -120,12 +129,18 @@ class FloatAttention final : public Step {
     return {room, bytes};
   }
 
-  void pack(const View& v, const Memory& memory, ptrdiff_t offset, float* to) const {
-    pack_matrix(gemm_, transpose_, v.at<float>(memory) + offset / 4, step_of(v, 0), step_of(v, 1),
-                size_of(v, 0), size_of(v, 1), to);
+  // A dense matrix whose rows fill whole registers is read where it lies, others are packed.
+  Right right_side(const View& v, const Memory& memory, ptrdiff_t offset, float* packed) const {
+    const float* const b = v.at<float>(memory) + offset / 4;
+    const size_t depth = size_of(v, 0), columns = size_of(v, 1);
+    if (columns % 16 == 0 && step_of(v, 1) == 1 && step_of(v, 0) == static_cast<ptrdiff_t>(columns))
+      return {b, columns, gemm_.panel};
+    pack_matrix(gemm_, transpose_, b, step_of(v, 0), step_of(v, 1), depth, columns, packed);
+    return {packed, gemm_.panel, depth * gemm_.panel};
   }
 
-  void attend(const Memory& memory, const Cursor<5>& at, const Room& room, size_t first, size_t rows) const {
+  void attend(const Memory& memory, const Cursor<5>& at, const Room& room, const Sides& sides, size_t first,
+              size_t rows) const {
     const auto row_at = [&](const View& v, size_t operand, size_t r) {
       return v.at<float>(memory) + at.offset(operand) / 4 + static_cast<ptrdiff_t>(first + r) * step_of(v, 0);
     };
@@ -134,19 +149,20 @@ class FloatAttention final : public Step {
       room.scores[r] = room.floats + r * pitch_;
       room.y[r] = is_dense_ ? row_at(s_.y, 4, r) : room.apart + r * width_;
     }
-    multiply(room.q, step_of(s_.q, 1), depth_, room.keys, room.scores, rows, tokens_);
+    multiply(room.q, step_of(s_.q, 1), depth_, sides.keys, room.scores, rows, tokens_);
     for (size_t r = 0; r < rows; ++r) weigh(memory, at, room, first + r, room.scores[r]);
-    multiply(room.scores, 1, tokens_, room.values, room.y, rows, width_);
+    multiply(room.scores, 1, tokens_, sides.values, room.y, rows, width_);
     for (size_t r = 0; r < rows && !is_dense_; ++r) {
       float* y = row_at(s_.y, 4, r);
       for (size_t j = 0; j < width_; ++j, y += step_of(s_.y, 1)) *y = room.y[r][j];
     }
   }
 
-  void multiply(const float* const* a, ptrdiff_t step, size_t length, const float* b, float* const* y,
+  void multiply(const float* const* a, ptrdiff_t step, size_t length, const Right& right, float* const* y,
                 size_t rows, size_t columns) const {
     const ptrdiff_t offset = 0;
-    gemm_.multiply({a, &offset, 1, length, step, b, length * gemm_.panel, nullptr, false, y, rows, columns});
+    gemm_.multiply(
+        {a, &offset, 1, length, step, right.b, right.pitch, nullptr, false, y, rows, columns, right.down});
   }
 
   // Scores become what values are multiplied by.

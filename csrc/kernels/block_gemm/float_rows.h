@@ -9,6 +9,8 @@ namespace intact::block_gemm {
 
 #if INTACT_ARCH_X86
 // Those of x86: kernels of integers that share their registers share these, too.
+void widen4_avx512(const BlockFloats& w);
+void widen8_avx512(const BlockFloats& w);
 void float_rows4_avx512(const BlockFloatRows& g);
 void float_rows8_avx512(const BlockFloatRows& g);
 void float_rows4_avx2(const BlockFloatRows& g);

@@ -96,9 +96,32 @@ struct Vnni512 {
   }
 };
 
+// The same table for rows that read the weights once.
+template <class V, int kBits>
+struct TableCodes {
+  explicit TableCodes(const BlockFloatRows& g)
+      : table(_mm512_sub_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                            _mm512_set1_ps(g.zeros == nullptr ? static_cast<float>(g.zero) : 0.0f))),
+        has_zeros(g.zeros != nullptr) {}
+  INTACT_INLINE V::Floats operator()(__m512i codes, V::Floats zero) const {
+    const __m512 value = _mm512_permutexvar_ps(codes, table);
+    return {has_zeros ? _mm512_sub_ps(value, zero.v) : value};
+  }
+  __m512 table;
+  bool has_zeros;
+};
+
+constexpr BlockGemmOps with_table(BlockGemmOps ops) {
+  ops.widen4 = block_gemm::widen4_avx512;
+  ops.widen8 = block_gemm::widen8_avx512;
+  return ops;
+}
+
+}  // namespace
+
 // A table holds what codes less their zero are: a permutation reads the lowest 4 bits of each output alone.
 // That is 31 instructions for a unit where the general form has 47.
-void widen4(const BlockFloats& w) {
+void block_gemm::widen4_avx512(const BlockFloats& w) {
   if (w.zeros != nullptr || w.minima.values != nullptr || w.width < kBlockPanel) {
     return block_gemm::widen<Avx512, 4>(w);
   }
@@ -124,28 +147,7 @@ void widen4(const BlockFloats& w) {
   }
 }
 
-// The same table for rows that read the weights once.
-template <class V, int kBits>
-struct TableCodes {
-  explicit TableCodes(const BlockFloatRows& g)
-      : table(_mm512_sub_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-                            _mm512_set1_ps(g.zeros == nullptr ? static_cast<float>(g.zero) : 0.0f))),
-        has_zeros(g.zeros != nullptr) {}
-  INTACT_INLINE V::Floats operator()(__m512i codes, V::Floats zero) const {
-    const __m512 value = _mm512_permutexvar_ps(codes, table);
-    return {has_zeros ? _mm512_sub_ps(value, zero.v) : value};
-  }
-  __m512 table;
-  bool has_zeros;
-};
-
-constexpr BlockGemmOps with_table(BlockGemmOps ops) {
-  ops.widen4 = widen4;
-  return ops;
-}
-
-}  // namespace
-
+void block_gemm::widen8_avx512(const BlockFloats& w) { widen<Avx512, 8>(w); }
 void block_gemm::float_rows4_avx512(const BlockFloatRows& g) { float_rows<Avx512, 4, TableCodes>(g); }
 void block_gemm::float_rows8_avx512(const BlockFloatRows& g) { float_rows<Avx512, 8>(g); }
 
