@@ -49,7 +49,7 @@ constexpr double kOfSplit = 40, kOfOutliers = 0.06, kOfOutlierRow = 4;
 // Products with block weights: steps/block_linear.cc.
 //   python benchmarks/block_products.py
 namespace block_products {
-constexpr int64_t kMostRows = 96;  // of an item: tiles of 12
+constexpr int64_t kMostRows = 128;  // of an item, which reads its weights once for them
 constexpr int64_t kItem = 1 << 20;  // products
 constexpr int64_t kLeastItems = 8;  // of a convolution: panels are cut where there are few pixels
 }  // namespace block_products
