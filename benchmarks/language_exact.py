@@ -71,32 +71,21 @@ def prompts_of(model: lm.LanguageModel, count: int) -> list[list[int]]:
     return prompts
 
 
-def shared_length(a: list[int], b: list[int]) -> int:
-    pairs = enumerate(zip(a, b, strict=False))
-    return next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))
-
-
 def generate(
     model: lm.LanguageModel, setting: Setting, prompts: list[list[int]], count: int
 ) -> list[list[int]]:
     """Return `count` tokens behind each prompt."""
     engine = model.engine
-    cache, tokens, stored = None, [], [[] for _ in range(setting.batch)]
+    cache, tokens = None, []
     for first in range(0, len(prompts), setting.batch):
         group = prompts[first : first + setting.batch]
-        if cache is None or len(group) < setting.batch:
+        if cache is None or len(group) < setting.batch or not setting.reuse:
             cache = lm.SequenceCache(engine, len(group), most=model.positions)
-            stored = [[] for _ in group]
-        logits = []
-        for at, prompt in enumerate(group):
-            shared = min(shared_length(stored[at], prompt), len(prompt) - 1) if setting.reuse else 0
-            cache.truncate(shared, at)
-            logits.append(prefill(cache, prompt[shared:], at, setting.chunk))
+        logits = [prefill(cache, prompt, at, setting.chunk) for at, prompt in enumerate(group)]
         rows = [[int(row.argmax())] for row in logits]
         for _ in range(count - 1):
             for row, step in zip(rows, cache.append_each([row[-1] for row in rows]), strict=True):
                 row.append(int(step.argmax()))
-        stored = [prompt + row[:-1] for prompt, row in zip(group, rows, strict=True)]
         tokens += rows
     return tokens
 

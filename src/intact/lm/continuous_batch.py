@@ -1,8 +1,9 @@
 """Runs sequences together that begin and end at different times.
 
 Each step runs one chunk of one prompt, and one token of every sequence that is generated. Sequences that are
-generated lie in the first slots of the cache, so that any number of them is one run. No sequence changes the
-bits of another one (decision 57).
+generated lie in the first slots of the cache, so that any number of them is one run. Behind them lies the
+one whose prompt is read, and then those that have ended: a prompt that begins like any of them begins there.
+No sequence changes the bits of another one (decision 57).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from intact.errors import IntactError
 from intact.lm.generate import CHUNK
-from intact.lm.sequence_cache import SequenceCache
+from intact.lm.sequence_cache import SequenceCache, shared_prefix
 
 
 class SequenceJob:
@@ -56,12 +57,12 @@ class _Slot:
 
     Attributes:
         job: The job.
-        tokens: Those in the cache.
-        next_token: The token to run.
+        next_token: The token to run; None while the prompt is read, and at the end.
     """
 
-    def __init__(self, job: SequenceJob, tokens: list[int]) -> None:
-        self.job, self.tokens, self.next_token = job, tokens, 0
+    def __init__(self, job: SequenceJob) -> None:
+        self.job = job
+        self.next_token: int | None = None
 
 
 class ContinuousBatch:
@@ -79,6 +80,8 @@ class ContinuousBatch:
         self._waiting: deque[SequenceJob] = deque()
         self._reading: _Slot | None = None  # has the slot behind those that are generated
         self._running: list[_Slot] = []
+        self._begun = [0] * slots  # when the sequence of each place began
+        self._clock = 0  # jobs that have begun
 
     @property
     def waiting(self) -> int:
@@ -98,7 +101,7 @@ class ContinuousBatch:
         """Run one chunk of a prompt, and one token of every other sequence.
 
         Returns:
-            False where there is nothing to do. The cache's memory is free then.
+            False where there is nothing to do.
         """
         self._drop_cancelled()
         try:
@@ -107,10 +110,12 @@ class ContinuousBatch:
             self._generate()
         except Exception as error:  # of the engine or of memory: the cache is as it may be
             self._fail(error)
-        if self.running or self._waiting:
-            return True
-        self._cache = None
-        return False
+        return bool(self.running or self._waiting)
+
+    def release(self) -> None:
+        """Free the memory of the sequences that have ended, where no job has a slot."""
+        if not self.running:
+            self._cache = None
 
     def _drop_cancelled(self) -> None:
         for job in [job for job in self._waiting if job.is_cancelled]:
@@ -128,24 +133,42 @@ class ContinuousBatch:
         if self._reading is not None or not self._waiting or len(self._running) == self._count:
             return
         self._cache = self._cache or self._new_cache(self._count)
-        job, place = self._waiting.popleft(), len(self._running)
-        self._reading = _Slot(job, [])
-        self._cache.truncate(0, place)
-        if job.wants_states:
-            return
-        source, most = 0, 0
-        for number, slot in enumerate(self._running):
-            count = _shared_prefix(job.prompt[:-1], slot.tokens)
-            source, most = (number, count) if count > most else (source, most)
-        if most:
-            self._cache.copy(source, place, most)
-            self._reading.tokens = job.prompt[:most]
+        job = self._waiting.popleft()
+        self._reading = _Slot(job)
+        self._choose_place(self._cache, [] if job.wants_states else job.prompt)
+
+    def _choose_place(self, cache: SequenceCache, prompt: Sequence[int]) -> None:
+        """Bring what any sequence shares with a prompt behind the sequences that run.
+
+        A sequence that has ended goes on where at least half of it is shared, as in a conversation. Otherwise
+        the one that began first makes room.
+        """
+        place = len(self._running)
+        shared = [shared_prefix(prompt[:-1], tokens) for tokens in cache.tokens]
+        source = int(np.argmax(shared))
+        count = shared[source]
+        target = min(range(place, self._count), key=self._begun.__getitem__)
+        if source >= place and 2 * count >= len(cache.tokens[source]):
+            target = source
+        if target == source:
+            cache.truncate(count, target)
+        else:
+            cache.copy(source, target, count)
+        self._swap(target, place)
+        self._clock += 1
+        self._begun[place] = self._clock
+
+    def _swap(self, first: int, second: int) -> None:
+        assert self._cache is not None
+        self._cache.swap(first, second)
+        self._begun[first], self._begun[second] = self._begun[second], self._begun[first]
 
     def _read(self) -> None:
         slot, cache = self._reading, self._cache
         if slot is None or cache is None:
             return
-        begin, place, job = len(slot.tokens), len(self._running), slot.job
+        place, job = len(self._running), slot.job
+        begin = len(cache.tokens[place])
         part = job.prompt[begin : begin + self._chunk]
         is_last = begin + len(part) == len(job.prompt)
         logits = None
@@ -154,49 +177,35 @@ class ContinuousBatch:
         else:
             rows = cache.append(part, (-1,) if is_last else (), place)
             logits = rows[0] if is_last else None
-        slot.tokens += part
         error = _call(lambda: job.read_states(states)) if job.wants_states else None
         if is_last or error is not None:
             self._reading = None
-            if logits is None:
+            if logits is not None and error is None:
+                error = _choose(slot, logits)
+            if slot.next_token is None:
                 _close(job, error)
-            elif self._advance(slot, logits):
+            else:
                 self._running.append(slot)
 
     def _generate(self) -> None:
         slots, cache = list(self._running), self._cache
         if not slots or cache is None:
             return
-        rows = cache.append_each([slot.next_token for slot in slots])
+        rows = cache.append_each([slot.next_token for slot in slots if slot.next_token is not None])
         for slot, logits in zip(slots, rows, strict=True):
-            slot.tokens.append(slot.next_token)
-            if not self._advance(slot, logits):
+            error = _choose(slot, logits)
+            if slot.next_token is None:
                 self._remove(slot)
-
-    def _advance(self, slot: _Slot, logits: NDArray[np.float32]) -> bool:
-        """Ask a job for its next token; return whether there is one."""
-        choice: list[int | None] = [None]
-
-        def choose() -> None:
-            choice[0] = slot.job.next_token(logits)
-
-        error = _call(choose)
-        if choice[0] is None:
-            _close(slot.job, error)
-            return False
-        slot.next_token = choice[0]
-        return True
+                _close(slot.job, error)
 
     def _remove(self, slot: _Slot) -> None:
-        """Free a slot: the last sequence moves there, so that those that run stay the first ones."""
+        """End a sequence: it changes places with the last one, so that those that run stay the first ones."""
         place, last = self._running.index(slot), len(self._running) - 1
-        assert self._cache is not None
-        if place != last:
-            self._cache.copy(last, place)
-            self._running[place] = self._running[last]
+        self._swap(place, last)
+        self._running[place] = self._running[last]
         del self._running[last]
         if self._reading is not None:
-            self._cache.copy(last + 1, last)
+            self._swap(last, last + 1)
 
     def _fail(self, error: Exception) -> None:
         """End all sequences that have a slot."""
@@ -206,11 +215,14 @@ class ContinuousBatch:
             _close(slot.job, error)
 
 
-def _shared_prefix(first: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many tokens two sequences begin with alike."""
-    count = min(len(first), len(other))
-    differing = np.flatnonzero(np.asarray(first[:count]) != np.asarray(other[:count]))
-    return int(differing[0]) if differing.size else count
+def _choose(slot: _Slot, logits: NDArray[np.float32]) -> Exception | None:
+    """Ask a job for its next token; return the error of its code."""
+    slot.next_token = None
+
+    def choose() -> None:
+        slot.next_token = slot.job.next_token(logits)
+
+    return _call(choose)
 
 
 def _call(action: Callable[[], None]) -> Exception | None:

@@ -15,9 +15,12 @@ CHUNK = 512
 
 
 def prefill(cache: SequenceCache, tokens: Sequence[int], sequence: int = 0, chunk: int = CHUNK) -> np.ndarray:
-    """Append a prompt in chunks; return the logits behind it, float32 [vocabulary]."""
+    """Make a sequence a prompt; return the logits behind it, float32 [vocabulary].
+
+    What the cache has of its beginning is not run again, and what it has besides is forgotten.
+    """
     logits = np.empty(0, np.float32)
-    for start in range(0, len(tokens), chunk):
+    for start in range(cache.rewind(tokens, sequence), len(tokens), chunk):
         part = tokens[start : start + chunk]
         is_last = start + chunk >= len(tokens)
         rows = cache.append(part, (-1,) if is_last else (), sequence)
@@ -80,10 +83,10 @@ class TokenChoice:
 def generate_tokens(
     cache: SequenceCache, prompt: Sequence[int], choice: TokenChoice, chunk: int = CHUNK
 ) -> Iterator[int]:
-    """Generate tokens one by one, behind what `cache` holds and `prompt`.
+    """Generate tokens one by one.
 
     Args:
-        cache: Of one sequence.
+        cache: Of one sequence; what it has of the beginning of `prompt` is not run again.
         prompt: Tokens to begin with.
         choice: Chooses each token.
         chunk: Tokens of the prompt that run together.

@@ -48,7 +48,7 @@ class LanguageModel:
     def generate(
         self, prompt: str | Sequence[int], *, max_tokens: int = 128, sampling: Sampling | None = None,
         stop: Sequence[str] = (), lookup: bool = False, draft: LanguageModel | None = None,
-        grammar: TokenGrammar | None = None, chunk: int = CHUNK,
+        grammar: TokenGrammar | None = None, chunk: int = CHUNK, cache: SequenceCache | None = None,
     ) -> str:  # fmt: skip
         """Return the text that follows a prompt.
 
@@ -63,32 +63,29 @@ class LanguageModel:
                 alike, and the same tokens.
             grammar: What the text follows (`grammar`).
             chunk: Tokens of the prompt that run together: no bit depends on it.
+            cache: From `new_cache`: what it has of the beginning of the prompt is not run again, and it has
+                the prompt and the answer afterwards. None: a new one.
         Raises:
             QuantValueError: A setting is wrong, or the prompt is too long.
         """
         pieces = self.stream(
             prompt, max_tokens=max_tokens, sampling=sampling, stop=stop, lookup=lookup, draft=draft,
-            grammar=grammar, chunk=chunk,
+            grammar=grammar, chunk=chunk, cache=cache,
         )  # fmt: skip
         return "".join(pieces)
 
     def stream(
         self, prompt: str | Sequence[int], *, max_tokens: int = 128, sampling: Sampling | None = None,
         stop: Sequence[str] = (), lookup: bool = False, draft: LanguageModel | None = None,
-        grammar: TokenGrammar | None = None, chunk: int = CHUNK,
+        grammar: TokenGrammar | None = None, chunk: int = CHUNK, cache: SequenceCache | None = None,
     ) -> Iterator[str]:  # fmt: skip
         """Yield the text that follows a prompt, piece by piece; arguments as for `generate`."""
         tokenizer = self.require_tokenizer()
         text = TextStream(tokenizer, stop)
         for token in self.generate_tokens(
-            prompt,
-            max_tokens=max_tokens,
-            sampling=sampling,
-            lookup=lookup,
-            draft=draft,
-            grammar=grammar,
-            chunk=chunk,
-        ):
+            prompt, max_tokens=max_tokens, sampling=sampling, lookup=lookup, draft=draft, grammar=grammar,
+            chunk=chunk, cache=cache,
+        ):  # fmt: skip
             if token in tokenizer.eos:
                 break
             if piece := text.push(token):
@@ -100,11 +97,12 @@ class LanguageModel:
     def generate_tokens(
         self, prompt: str | Sequence[int], *, max_tokens: int = 128, sampling: Sampling | None = None,
         lookup: bool = False, draft: LanguageModel | None = None, grammar: TokenGrammar | None = None,
-        chunk: int = CHUNK,
+        chunk: int = CHUNK, cache: SequenceCache | None = None,
     ) -> Iterator[int]:  # fmt: skip
         """Yield the tokens that follow a prompt; arguments as for `generate`."""
         ids = self.encode(prompt)
         choice = self.token_choice(ids, max_tokens, sampling or Sampling(), grammar)
+        cache = self.new_cache() if cache is None else cache
         if draft is not None:
             if lookup:
                 raise QuantValueError("draft", "lookup, too", "one of both", "leave one of them out")
@@ -113,8 +111,8 @@ class LanguageModel:
         elif lookup:
             proposer = PromptLookup()
         else:
-            return generate_tokens(self.new_cache(), ids, choice, chunk)
-        return generate_with_draft(self.new_cache(), ids, choice, proposer, chunk)
+            return generate_tokens(cache, ids, choice, chunk)
+        return generate_with_draft(cache, ids, choice, proposer, chunk)
 
     def _check_draft(self, draft: LanguageModel) -> None:
         """Refuse a draft model whose tokens are not those of this one."""

@@ -35,14 +35,14 @@ class SequenceCache:
         most: The longest sequence that the model takes.
 
     Attributes:
-        lengths: Tokens of each sequence.
+        tokens: Those of each sequence.
         room: Tokens that each sequence has memory for; it grows by a quarter when it ends.
         token_bytes: What the layers keep of a token.
     """
 
     def __init__(self, engine: Engine, batch: int = 1, *, most: int) -> None:
         self._engine, self._most = engine, most
-        self.lengths = [0] * batch
+        self.tokens: list[list[int]] = [[] for _ in range(batch)]
         self._ports = [port for port in engine.inputs if len(port.shape) == 4]
         self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in self._ports}
         (dtype,) = {port.dtype for port in self._ports}
@@ -55,7 +55,12 @@ class SequenceCache:
     @property
     def nbytes(self) -> int:
         """Bytes of the keys and values, with those of the room behind them."""
-        return len(self.lengths) * self.room * self.token_bytes
+        return len(self.tokens) * self.room * self.token_bytes
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each sequence, counted."""
+        return [len(tokens) for tokens in self.tokens]
 
     def append(self, tokens: Tokens, wanted: Sequence[int] = (-1,), sequence: int = 0) -> NDArray[np.float32]:
         """Append tokens to one sequence.
@@ -92,14 +97,15 @@ class SequenceCache:
             QuantValueError: As `append`, or there are more tokens than sequences.
         """
         ids = np.asarray(tokens, np.int64).reshape(-1, 1)
-        if not 1 <= len(ids) <= len(self.lengths):
+        if not 1 <= len(ids) <= len(self.tokens):
             raise QuantValueError(
-                "tokens", str(len(ids)), f"1 to {len(self.lengths)}", "give one for each sequence"
+                "tokens", str(len(ids)), f"1 to {len(self.tokens)}", "give one for each sequence"
             )
-        ends = [length + 1 for length in self.lengths[: len(ids)]]
-        self._make_room(max(ends))
-        outputs = self._run(ids, [end - 1 for end in ends], range(len(ends)), (), slice(0, len(ends)))
-        self.lengths[: len(ends)] = ends
+        last = self.lengths[: len(ids)]
+        self._make_room(max(last) + 1)
+        outputs = self._run(ids, last, range(len(ids)), (), slice(0, len(ids)))
+        for stored, token in zip(self.tokens, ids[:, 0].tolist(), strict=False):
+            stored.append(token)
         return outputs["logits"]
 
     def copy(self, source: int, target: int, length: int | None = None) -> None:
@@ -110,18 +116,42 @@ class SequenceCache:
             target: The sequence that is replaced.
             length: Tokens that are copied; None: all.
         """
-        count = self.lengths[source] if length is None else length
-        if not 0 <= count <= self.lengths[source]:
-            raise QuantValueError("length", str(count), f"0 to {self.lengths[source]}", "copy no more")
+        most = len(self.tokens[source])
+        count = most if length is None else length
+        if not 0 <= count <= most:
+            raise QuantValueError("length", str(count), f"0 to {most}", "copy no more")
         for cache in self._caches.values():
             cache[target, :, :count] = cache[source, :, :count]
-        self.lengths[target] = count
+        self.tokens[target] = self.tokens[source][:count]
+
+    def swap(self, first: int, second: int) -> None:
+        """Exchange two sequences."""
+        short, long = sorted((first, second), key=lambda sequence: len(self.tokens[sequence]))
+        if short == long:
+            return
+        shared, most = len(self.tokens[short]), len(self.tokens[long])
+        for cache in self._caches.values():
+            stored = cache[short, :, :shared].copy()
+            cache[short, :, :most] = cache[long, :, :most]
+            cache[long, :, :shared] = stored
+        self.tokens[short], self.tokens[long] = self.tokens[long], self.tokens[short]
 
     def truncate(self, length: int, sequence: int = 0) -> None:
         """Forget the tokens of a sequence behind its first `length` ones."""
-        if not 0 <= length <= self.lengths[sequence]:
-            raise QuantValueError("length", str(length), f"0 to {self.lengths[sequence]}", "keep no more")
-        self.lengths[sequence] = length
+        most = len(self.tokens[sequence])
+        if not 0 <= length <= most:
+            raise QuantValueError("length", str(length), f"0 to {most}", "keep no more")
+        del self.tokens[sequence][length:]
+
+    def rewind(self, prompt: Sequence[int], sequence: int = 0) -> int:
+        """Forget the tokens of a sequence from the first on that a prompt does not have.
+
+        Returns:
+            Tokens of the prompt that need not run: all but the last, at most, behind which logits are wanted.
+        """
+        count = shared_prefix(prompt[:-1], self.tokens[sequence])
+        self.truncate(count, sequence)
+        return count
 
     def _append(
         self, tokens: Tokens, sequence: int, wanted: Sequence[int], states: Sequence[int]
@@ -129,11 +159,11 @@ class SequenceCache:
         ids = np.asarray(tokens, np.int64).reshape(1, -1)
         if ids.size == 0:
             raise QuantValueError("tokens", "none", "one or more", "begin with the first token of a text")
-        end = self.lengths[sequence] + ids.size
+        end = len(self.tokens[sequence]) + ids.size
         self._make_room(end)
         rows = [int(place) % ids.size for place in wanted]
         outputs = self._run(ids, [end - 1], rows, states, slice(sequence, sequence + 1))
-        self.lengths[sequence] = end
+        self.tokens[sequence] += ids[0].tolist()
         return outputs
 
     def _run(
@@ -161,13 +191,13 @@ class SequenceCache:
         for name in reversed(before):  # each lies behind where it was, and in front of what moved already
             old, new = before[name], self._caches[name]
             for sequence, head in reversed(list(np.ndindex(old.shape[:2]))):
-                count = self.lengths[sequence]
+                count = len(self.tokens[sequence])
                 new[sequence, head, :count] = old[sequence, head, :count]
 
     def _lay_out(self) -> dict[str, NDArray[Any]]:
         """Return arrays [sequences, heads, room, size] in the memory, side by side."""
         shapes = [
-            (len(self.lengths), int(port.shape[1]), self.room, int(port.shape[3])) for port in self._ports
+            (len(self.tokens), int(port.shape[1]), self.room, int(port.shape[3])) for port in self._ports
         ]
         ends = np.cumsum([prod(shape) for shape in shapes])
         parts = np.split(self._memory[: ends[-1]], ends[:-1])
@@ -175,6 +205,13 @@ class SequenceCache:
             port.name: part.reshape(shape)
             for port, part, shape in zip(self._ports, parts, shapes, strict=True)
         }
+
+
+def shared_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many tokens two sequences begin with alike."""
+    count = min(len(first), len(second))
+    differing = np.flatnonzero(np.asarray(first[:count]) != np.asarray(second[:count]))
+    return int(differing[0]) if differing.size else count
 
 
 def _reserve(nbytes: int) -> NDArray[np.uint8]:

@@ -45,39 +45,25 @@ class DraftModel:
     """Proposes what another model chooses.
 
     Args:
-        cache: Of one sequence, empty, of the other model.
+        cache: Of one sequence, of the other model.
         positions: The longest sequence that it takes: nothing is proposed behind that.
     """
 
     def __init__(self, cache: SequenceCache, positions: int) -> None:
         self._cache, self._positions = cache, positions
-        self._tokens: list[int] = []  # those in the cache
 
     def propose(self, choice: TokenChoice, most: int) -> list[int]:
         """Return at most so many tokens that may follow those of `choice`."""
         history, width = choice.history, min(most, DRAFT_WIDTH)
         if width < 1 or len(history) + width > self._positions:
             return []
-        self._rewind(history)
         own, proposal = choice.copy(), list[int]()
-        logits = prefill(self._cache, history[len(self._tokens) :])
-        self._tokens = list(history)
+        logits = prefill(self._cache, history)
         while True:
             proposal.append(own.choose(logits))
             if own.end or len(proposal) == width:
                 return proposal
             logits = self._cache.append(proposal[-1:])[0]
-            self._tokens.append(proposal[-1])
-
-    def _rewind(self, history: Sequence[int]) -> None:
-        """Forget what was proposed in vain; the last token of all is run again if all are there."""
-        count = 0
-        for token, stored in zip(history[:-1], self._tokens, strict=False):
-            if token != stored:
-                break
-            count += 1
-        self._cache.truncate(count)
-        del self._tokens[count:]
 
 
 def generate_with_draft(

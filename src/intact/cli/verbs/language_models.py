@@ -173,11 +173,12 @@ def chat(
     loaded = lm.load(model, weights=weights, threads=threads)
     sampling = lm.Sampling(temperature, top_p=top_p, seed=seed)
     messages = [{"role": "system", "content": system}] if system else []
+    cache = loaded.new_cache()
     for line in sys.stdin:
         messages.append({"role": "user", "content": line.rstrip("\n")})
         answer = ""
         prompt = loaded.chat_prompt(messages)
-        for piece in loaded.stream(prompt, max_tokens=max_tokens, sampling=sampling):
+        for piece in loaded.stream(prompt, max_tokens=max_tokens, sampling=sampling, cache=cache):
             typer.echo(piece, nl=False)
             answer += piece
         typer.echo()

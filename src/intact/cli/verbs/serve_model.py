@@ -30,6 +30,9 @@ def serve(
     max_tokens: Annotated[int, typer.Option(help="Tokens of one answer.", min=1, max=2**24)] = 4096,
     body: Annotated[int, typer.Option(help="Bytes of one request.", min=1024, max=2**30)] = 2**20,
     grace: Annotated[int, typer.Option(help="Seconds for answers to end on SIGTERM.", min=0, max=3600)] = 30,
+    idle: Annotated[
+        int, typer.Option(help="Seconds without a request until caches are freed.", min=0, max=2**20)
+    ] = 600,
     api_key: Annotated[
         str, typer.Option(help="What clients must send.", envvar="INTACT_API_KEY", show_default=False)
     ] = "",
@@ -57,8 +60,9 @@ def serve(
     from intact.lm.serving import ModelServer, ServerLimits
 
     limits = ServerLimits(
-        slots=slots, waiting=waiting, max_tokens=max_tokens, body_bytes=body, grace_seconds=grace
-    )
+        slots=slots, waiting=waiting, max_tokens=max_tokens, body_bytes=body, grace_seconds=grace,
+        idle_seconds=idle,
+    )  # fmt: skip
     loaded = lm.load(
         model, weights=weights, positions=positions, threads=threads, tokenizer=tokenizer, cache=cache
     )

@@ -25,11 +25,14 @@ class EngineThread:
         slots: Sequences that run together.
         waiting: Sequences that may wait.
         chunk: Tokens of a prompt in one step.
+        idle_seconds: Without a job, until the memory of the sequences that have ended is freed.
     """
 
     def __init__(
-        self, new_cache: Callable[[int], SequenceCache], slots: int, waiting: int, chunk: int
-    ) -> None:
+        self, new_cache: Callable[[int], SequenceCache], slots: int, waiting: int, chunk: int,
+        idle_seconds: int,
+    ) -> None:  # fmt: skip
+        self._idle_seconds = idle_seconds
         self._batch, self._most = ContinuousBatch(new_cache, slots, chunk), slots + waiting
         self._wake = threading.Condition()
         self._inbox: list[SequenceJob] = []
@@ -90,8 +93,11 @@ class EngineThread:
         is_busy = False
         while True:
             with self._wake:
+                seconds: int | None = self._idle_seconds
                 while not (self._inbox or is_busy or self._is_stopping):
-                    self._wake.wait()
+                    if not self._wake.wait(seconds):
+                        self._batch.release()
+                        seconds = None
                 if self._is_stopping and not self._inbox and not is_busy:
                     return
                 jobs, self._inbox = self._inbox, []

@@ -56,7 +56,9 @@ class ServerApp:
 
     def __init__(self, model: LanguageModel, name: str, limits: ServerLimits, api_key: str = "") -> None:
         self._model, self._name, self._limits, self._key = model, name, limits, api_key.encode()
-        self.engine = EngineThread(model.new_cache, limits.slots, limits.waiting, limits.chunk)
+        self.engine = EngineThread(
+            model.new_cache, limits.slots, limits.waiting, limits.chunk, limits.idle_seconds
+        )
         self.metrics = Metrics()
         self._preparers = ThreadPoolExecutor(_PREPARERS, "intact-lm-prepare")
 

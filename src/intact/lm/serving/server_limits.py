@@ -26,6 +26,8 @@ class ServerLimits:
         read_seconds: For the body of a request to arrive.
         write_seconds: For a client to take one part of a streamed answer.
         grace_seconds: For answers to end when the server stops.
+        idle_seconds: After the last answer, until the memory of the sequences that have ended is freed. Until
+            then prompts that begin like one of them begin there.
         connections: Clients at a time.
     """
 
@@ -43,11 +45,12 @@ class ServerLimits:
     read_seconds: int = 30
     write_seconds: int = 60
     grace_seconds: int = 30
+    idle_seconds: int = 600
     connections: int = 1024
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            least = 0 if field.name in ("waiting", "grace_seconds") else 1
+            least = 0 if field.name in ("waiting", "grace_seconds", "idle_seconds") else 1
             if not least <= value <= 2**31:
                 raise QuantValueError(field.name, str(value), f"{least} to {2**31}", "change it")
