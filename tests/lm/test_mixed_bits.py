@@ -8,6 +8,7 @@ from tests.lm.small_decoders import TOKENS, byte_tokenizer, write_folder
 
 from intact import lm
 from intact.cli import main
+from intact.engine import compile as compile_model
 from intact.errors import QuantValueError
 from intact.lm.decoders import mixed_weights, product_times
 from intact.ptq.blocks import BlockFormat
@@ -68,7 +69,7 @@ def test_a_budget_of_time_counts_what_formats_take(folder, monkeypatch):
     monkeypatch.setattr(
         mixed_weights,
         "seconds_per_weight",
-        lambda grids, threads: [1e-9 * nanoseconds[g.name] for g in grids],
+        lambda grids, shapes, threads: [1e-9 * nanoseconds[g.name] for g in grids],
     )
     count = sum(array.size for name, array in floats_of(folder).items() if "norm" not in name)
     count -= floats_of(folder)["model.embed_tokens.weight"].size
@@ -83,11 +84,23 @@ def floats_of(folder):
 
 
 def test_products_of_every_format_are_timed(monkeypatch):
-    monkeypatch.setattr(product_times, "_ROWS", 8)
-    monkeypatch.setattr(product_times, "_COPIES", 2)
+    models = []
+
+    def compile_and_note(model, threads):
+        models.append(model)
+        return compile_model(model, threads=threads)
+
+    monkeypatch.setattr(product_times, "compile_model", compile_and_note)
+    monkeypatch.setattr(product_times, "_WEIGHTS", 2**14)
+    monkeypatch.setattr(product_times, "_LARGEST", 2**12)
     grids = [BlockFormat(name, 32) for name in ("int2", "int3", "uint5", "int8")]
-    seconds = product_times.seconds_per_weight(grids, 1)
+    shapes = [(64, 40)] * 6 + [(32, 64)] * 3 + [(10_000, 64)]
+    seconds = product_times.seconds_per_weight(grids, shapes, 1)
     assert len(seconds) == 4 and min(seconds) > 0
+    for model in models:  # three quarters of each shape, and 64 of the 10,000 rows
+        assert [y.shape[1] for y in model.graph.outputs] == [64] * 4 + [32] * 2 + [64]
+    product_times.seconds_per_weight(grids[:1], [(8, 16), (8, 32)], 1)
+    assert [y.shape[1] for y in models[-1].graph.outputs] == [8, 8]
 
 
 @pytest.mark.parametrize(

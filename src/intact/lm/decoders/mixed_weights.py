@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,8 @@ def choose_bits(
     table = None
     if not (weights.config.tied or head) and budget.bits is not None:  # a row of it takes no time
         table = np.asarray(model.graph.initializers[_TABLE].const_value.numpy())
-    sizes = [size[0] * size[1] for group in groups for size in (layer.shape for layer in group.layers)]
-    costs = _costs_of(BlockFormat(format, block), budget, sum(sizes) + (0 if table is None else table.size))
+    shapes = [layer.shape for group in groups for layer in group.layers]
+    costs = _costs_of(BlockFormat(format, block), budget, shapes)
     parts = [window[begin : begin + WINDOW] for window in windows for begin in range(0, len(window), WINDOW)]
     batches = [prompt_inputs(weights, part, range(len(part))) for part in parts[:WINDOWS]]
     trials = _Trials(model, batches) if batches else None
@@ -134,15 +135,15 @@ class _Costs:
         return max(sum(cost <= self.most for cost in self.each) - 1, 0)
 
 
-def _costs_of(grid: BlockFormat, budget: WeightBudget, count: int) -> _Costs:
-    """Return what formats like `grid` cost, of a model with `count` weights."""
+def _costs_of(grid: BlockFormat, budget: WeightBudget, shapes: Sequence[tuple[int, int]]) -> _Costs:
+    """Return what formats like `grid` cost products with weights of these shapes."""
     grids = candidate_formats(grid, _BITS)
     if budget.bits is not None:
         return _Costs(grids, tuple(map(stored_bits, grids)), budget.bits, "bits_budget")
     assert budget.milliseconds is not None
-    seconds = seconds_per_weight(grids, budget.threads)
+    seconds = seconds_per_weight(grids, shapes, budget.threads)
     pairs = sorted(zip(seconds, grids, strict=True), key=lambda pair: pair[0])
-    each = tuple(second * 1e3 * count for second, _ in pairs)
+    each = tuple(second * 1e3 * sum(map(prod, shapes)) for second, _ in pairs)
     return _Costs(tuple(grid for _, grid in pairs), each, budget.milliseconds, "time_budget")
 
 

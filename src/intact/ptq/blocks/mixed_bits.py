@@ -75,7 +75,7 @@ def choose_formats(
     total, least = sum(group.weights for group in groups.values()), costs[0]
     if budget < least:
         raise QuantValueError(
-            what, f"{budget:g} for each weight", f"at least {least:g}, of {grids[0].name} in "
+            what, f"{budget:g}", f"at least {least:g}, of {grids[0].name} in "
             f"blocks of {grids[0].block_size}", "give more, larger blocks, or fewer bits",
         )  # fmt: skip
     names = {grid.name: grid for grid in grids}
