@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -10,6 +11,9 @@ from tests.lm.small_decoders import TOKENS, byte_tokenizer, write_folder
 
 from intact import lm
 from intact.errors import QuantValueError
+from intact.lm import speculation
+from intact.lm.generate import TokenChoice
+from intact.lm.sampling import Sampler
 
 SAMPLINGS = (
     None, lm.Sampling(1.2, top_p=0.9, seed=5), lm.Sampling(0.7, top_k=9, repetition_penalty=1.3, seed=8),
@@ -59,11 +63,51 @@ def test_a_draft_model_changes_no_token(weights, sampling, folder, model):
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_a_draft_that_is_right_saves_runs(sampling, folder, model):
+def test_a_draft_that_is_right_saves_runs(sampling, model, monkeypatch):
+    monkeypatch.setattr(speculation, "perf_counter", itertools.count().__next__)  # all runs take as long
     runs = CountedRuns(model.engine)
     counted = lm.LanguageModel(runs, model.positions, model.tokenizer)
     tokens = list(counted.generate_tokens("abcab", max_tokens=41, sampling=sampling, draft=model))
     assert runs.count <= 1 + -(-len(tokens) // 5) + 1
+
+
+def test_a_lookup_prefers_the_longest_match():
+    history = [1, 2, 3, 4, 9, 2, 3, 5, 1, 2, 3]
+    choice = TokenChoice(history, Sampler(lm.Sampling()), 9, frozenset())
+    assert speculation.PromptLookup().propose(choice, 2) == [4, 9]
+    choice.history[-3] = 7
+    assert speculation.PromptLookup().propose(choice, 3) == [5, 7, 2]
+    choice.history[-1] = 8
+    assert speculation.PromptLookup().propose(choice, 3) == []
+    choice.history[:] = [6] * 40
+    assert speculation.PromptLookup().propose(choice, 3) == [6] * 3
+    choice.history[:] = [4, 1, 2, 1, 2]
+    assert speculation.PromptLookup().propose(choice, 5) == [1, 2, 1, 2, 1]
+
+
+def widths_of(draft, seconds, shares, count=60):
+    """Return the widths that are chosen where so many of the tokens are right, and runs take so long."""
+    choice, widths, rng = speculation.WidthChoice(draft), [], np.random.default_rng(0)
+    for _ in range(count):
+        widths.append(width := choice.choose())
+        choice.note_run(width, seconds[width])
+        guesses = max(width, int(draft.is_free))
+        hits = rng.random(guesses) < shares
+        choice.note_tokens(guesses, guesses if hits.all() else int(hits.argmin()))
+    return widths
+
+
+def test_as_many_tokens_are_tried_as_pay():
+    lookup, seconds = speculation.PromptLookup(), {0: 1.0, 3: 2.0, 7: 3.0, 15: 5.0}
+    assert set(widths_of(lookup, seconds, 1.0)[8:]) == {15}
+    assert set(widths_of(lookup, seconds, 0.0)[1:]) == {0}
+    some = widths_of(lookup, seconds, 0.8, 500)[50:]
+    assert np.mean([width in (3, 7) for width in some]) > 0.8
+    flat = dict.fromkeys(seconds, 1.0)  # bound by memory
+    assert np.mean(widths_of(lookup, flat, 0.8, 500)[50:]) > 12
+    dear = {0: 1.0, 3: 9.0, 7: 20.0}
+    draft = widths_of(speculation.DraftModel, dear, 1.0, 200)
+    assert draft[:38] == [0, 0, 3, 3, *([0] * 16), 3, *([0] * 16), 3]
 
 
 def test_a_shorter_draft_model_proposes_as_far_as_it_goes(folder, model):
