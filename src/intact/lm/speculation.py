@@ -46,9 +46,9 @@ class Draft(Protocol):
 
 
 class PromptLookup:
-    """Proposes what followed the last occurrence of the last tokens: of as many as there is one, from two on."""
+    """Proposes what followed the last tokens before: the longest match, of two or more, at its last place."""
 
-    widths = (3, 7, 15)
+    widths: tuple[int, ...] = (3, 7, 15)
     is_free = True
 
     def propose(self, choice: TokenChoice, most: int) -> list[int]:
@@ -66,7 +66,7 @@ class PromptLookup:
         if not starts.size:
             return []
         period = len(tokens) - 2 - int(starts[-1])
-        return np.resize(tokens[-period:], most).tolist()  # again where it reaches the end
+        return [int(tokens[at % period - period]) for at in range(most)]  # again where it reaches the end
 
 
 class DraftModel:
@@ -77,7 +77,7 @@ class DraftModel:
         positions: The longest sequence that it takes: nothing is proposed behind that.
     """
 
-    widths = (3, 7)
+    widths: tuple[int, ...] = (3, 7)
     is_free = False
 
     def __init__(self, cache: SequenceCache, positions: int) -> None:
