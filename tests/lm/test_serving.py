@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,6 +14,8 @@ from tests.lm.server_clients import open_client, serve, write_text_model
 
 from intact import lm
 from intact.errors import IntactError, QuantValueError
+from intact.lm.continuous_batch import SequenceJob
+from intact.lm.serving.engine_thread import EngineThread
 
 pytest.importorskip("tokenizers")
 
@@ -324,6 +327,51 @@ def test_an_engine_that_fails_ends_the_answer_and_serves_on(model, monkeypatch):
         with pytest.raises(openai.InternalServerError, match="no room"):
             opened.completions.create(model="small", prompt="abcd")
         assert opened.completions.create(model="small", prompt="abc", max_tokens=2).usage.total_tokens == 5
+
+
+def test_a_second_request_runs_its_new_tokens_alone(model, monkeypatch):
+    run, counts = model.engine.run, []
+
+    def count(inputs, out=None):
+        counts.append(inputs["tokens"].size)
+        return run(inputs, out)
+
+    monkeypatch.setattr(model.engine, "run", count)
+    with serve(model, chunk=64) as running, open_client(running) as opened:
+        prompt = "abcdefgh" * 4
+        for _ in range(2):
+            arguments = {"model": "small", "prompt": prompt, "max_tokens": 1, "temperature": 0}
+            prompt += opened.completions.create(**arguments).choices[0].text + "xyz"
+    assert counts == [32, 4]
+
+
+def test_an_idle_server_frees_its_caches(model):
+    released = threading.Event()
+
+    def new_cache(batch):
+        weakref.finalize(cache := model.new_cache(batch), released.set)
+        return cache
+
+    for seconds in (0, 3600):
+        released.clear()
+        engine, job = EngineThread(new_cache, 2, 2, 8, seconds), PromptJob([5, 6])
+        engine.start()
+        engine.submit([job])
+        assert job.is_over.wait(600)
+        assert released.wait(600 if seconds == 0 else 0) == (seconds == 0)
+        engine.stop()
+        assert job.error is None
+
+
+class PromptJob(SequenceJob):
+    """Runs a prompt alone; `is_over` is set when it is closed."""
+
+    def __init__(self, prompt):
+        super().__init__(prompt)
+        self.is_over = threading.Event()
+
+    def on_close(self):
+        self.is_over.set()
 
 
 def test_addresses_that_cannot_be_listened_at_are_errors(model):
