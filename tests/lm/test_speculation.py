@@ -99,15 +99,16 @@ def widths_of(draft, seconds, shares, count=60):
 
 def test_as_many_tokens_are_tried_as_pay():
     lookup, seconds = speculation.PromptLookup(), {0: 1.0, 3: 2.0, 7: 3.0, 15: 5.0}
-    assert set(widths_of(lookup, seconds, 1.0)[8:]) == {15}
+    assert set(widths_of(lookup, seconds, 1.0)[12:]) == {15}
     assert set(widths_of(lookup, seconds, 0.0)[1:]) == {0}
     some = widths_of(lookup, seconds, 0.8, 500)[50:]
     assert np.mean([width in (3, 7) for width in some]) > 0.8
     flat = dict.fromkeys(seconds, 1.0)  # bound by memory
     assert np.mean(widths_of(lookup, flat, 0.8, 500)[50:]) > 12
-    dear = {0: 1.0, 3: 9.0, 7: 20.0}
-    draft = widths_of(speculation.DraftModel, dear, 1.0, 200)
-    assert draft[:38] == [0, 0, 3, 3, *([0] * 16), 3, *([0] * 16), 3]
+    draft = widths_of(speculation.DraftModel, {0: 1.0, 3: 3.0, 7: 7.0}, 0.0, 80)
+    assert draft == [*([0] * 3), *([3] * 3), *([0] * 16), 3, *([0] * 32), 3, *([0] * 24)]
+    dear = widths_of(speculation.DraftModel, {0: 1.0, 3: 9.0, 7: 20.0}, 1.0)
+    assert dear == [0, 0, 0, 3, 3, *([0] * 55)]
 
 
 def test_a_shorter_draft_model_proposes_as_far_as_it_goes(folder, model):

@@ -23,11 +23,17 @@ from intact.lm.sequence_cache import SequenceCache
 _DECAY = 0.8
 """What is left of how often tokens were right, a run later."""
 
+_TILE = 4
+"""Tokens of a run that takes little more time than one of two."""
+
+_TIMINGS = 3
+"""Runs of each width before it is judged: the first one binds."""
+
 _ALIKE = 16
 """Tokens in front of a proposal that are compared, at most."""
 
 _PAUSE = 16
-"""Runs of one token before a draft that costs time is tried again."""
+"""Runs of one token before a draft that costs time is tried again, then twice as many."""
 
 
 class Draft(Protocol):
@@ -89,7 +95,8 @@ class DraftModel:
         if most < 1 or len(history) + most > self._positions:
             return []
         own, proposal = choice.copy(), list[int]()
-        logits = prefill(self._cache, history)
+        # Few sizes: what a run of each costs to bind is a token or two.
+        logits = prefill(self._cache, history, chunk=_TILE if self._cache.lengths[0] else CHUNK)
         while True:
             proposal.append(own.choose(logits))
             if own.end or len(proposal) == most:
@@ -108,20 +115,28 @@ class WidthChoice:
         self._is_free, self._widths = draft.is_free, (0, *draft.widths)
         self._seconds: dict[int, deque[float]] = {width: deque(maxlen=4) for width in self._widths}
         self._right = self._tried = 0.0
-        self._was_right, self._pause = True, 0
+        self._was_right = True
+        self._pause, self._most_pause = 0, _PAUSE
 
     def choose(self) -> int:
         """Return the number of tokens to try."""
-        timed = [width for width in self._widths if len(self._seconds[width]) > 1]  # the first run binds
+        timed = [width for width in self._widths if len(self._seconds[width]) >= _TIMINGS]
         if 0 not in timed:
             return 0
         best = max(timed, key=lambda width: self._expected_tokens(width) / min(self._seconds[width]))
-        if self._was_right and best == timed[-1] != self._widths[-1]:
-            return self._widths[len(timed)]
-        self._pause = 0 if best else self._pause + 1
-        if self._is_free or self._pause <= _PAUSE:
+        is_promising = self._was_right or not (self._is_free or best)
+        if is_promising and best == timed[-1] != self._widths[-1]:
+            wider = self._widths[len(timed)]
+            if self._can_pay(wider):
+                return wider
+        if best:
+            self._pause, self._most_pause = 0, _PAUSE
+        if best or self._is_free or not self._can_pay(self._widths[1]):
             return best
-        self._pause = 0
+        self._pause += 1
+        if self._pause <= self._most_pause:
+            return 0
+        self._pause, self._most_pause = 0, 2 * self._most_pause
         return self._widths[1]
 
     def note_run(self, width: int, seconds: float) -> None:
@@ -135,6 +150,11 @@ class WidthChoice:
             self._was_right = right == proposal
             self._right = _DECAY * self._right + right
             self._tried = _DECAY * self._tried + min(right + 1, proposal)
+
+    def _can_pay(self, width: int) -> bool:
+        """Return whether so many tokens would pay if all were right."""
+        seconds = self._seconds[width]
+        return len(seconds) < 2 or (width + 1) * min(self._seconds[0]) > min(seconds)
 
     def _expected_tokens(self, width: int) -> float:
         share = (self._right + 0.5) / (self._tried + 1)
