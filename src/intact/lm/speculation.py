@@ -142,7 +142,7 @@ class WidthChoice:
     def note_run(self, width: int, seconds: float) -> None:
         """Note how long a run took that tried so many tokens, with what they cost to find."""
         if width in self._seconds:
-            self._seconds[width].append(seconds)
+            self._seconds[width].append(max(seconds, 1e-9))  # of a coarse clock
 
     def note_tokens(self, proposal: int, right: int) -> None:
         """Note how many tokens of a proposal were right."""
