@@ -21,7 +21,7 @@ from intact.lm.generate import CHUNK, TokenChoice, prefill
 from intact.lm.sequence_cache import SequenceCache
 
 _DECAY = 0.8
-"""What is left of how often tokens were right, a run later."""
+"""Weight of how often tokens were right a run earlier."""
 
 _TILE = 4
 """Tokens of a run that takes little more time than one of two."""
@@ -123,7 +123,7 @@ class WidthChoice:
         timed = [width for width in self._widths if len(self._seconds[width]) >= _TIMINGS]
         if 0 not in timed:
             return 0
-        best = max(timed, key=lambda width: self._expected_tokens(width) / min(self._seconds[width]))
+        best = max(timed, key=lambda width: self._mean_tokens(width) / min(self._seconds[width]))
         is_promising = self._was_right or not (self._is_free or best)
         if is_promising and best == timed[-1] != self._widths[-1]:
             wider = self._widths[len(timed)]
@@ -156,7 +156,7 @@ class WidthChoice:
         seconds = self._seconds[width]
         return len(seconds) < 2 or (width + 1) * min(self._seconds[0]) > min(seconds)
 
-    def _expected_tokens(self, width: int) -> float:
+    def _mean_tokens(self, width: int) -> float:
         share = (self._right + 0.5) / (self._tried + 1)
         return sum(share**count for count in range(width + 1))
 
