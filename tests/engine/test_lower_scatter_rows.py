@@ -23,8 +23,9 @@ def test_scattered_rows(qdq, lower_graph, how, tuples, reduction):
     exactly(lower_graph(g, g.node("ScatterND", x, index, u, reduction=reduction)))
 
 
-def test_rows_of_as_many_as_are_not_known_are_left_to_onnx_runtime(qdq):
+def test_rows_of_as_many_as_values_say_are_left_to_onnx_runtime(qdq):
     g = qdq()
     index, updates = g.constant(np.zeros((1, 1), np.int64)), g.floats(1, 4, 5, 6)
-    y = g.node("ScatterND", g.input("x", ["n", 4, 5, 6]), index, updates)
+    x = g.node("Reshape", g.input("x", ["n", 4, 5, 6]), g.input("to", [4], 7))
+    y = g.node("ScatterND", x, index, updates)
     assert "the sizes that it indexes are not known" in reason_of_fallback(g, y)

@@ -362,7 +362,8 @@ def along(net: Net) -> None:
         place = net.node(op, x.name, axis=axis, keepdims=1, select_last_index=last)
         if how == "folds":
             other = net.pick([other for other in range(1, x.rank) if other != axis] or [0])
-            fold = net.pick(["ReduceSum", "ReduceMax", "ReduceMin"])
+            with_axes = ["ReduceSum", "ReduceMax", "ReduceMin"] if net.opset >= 18 else ["ReduceSum"]
+            fold = net.pick(with_axes)
             place, size = net.node(fold, place, net.constant(np.array([other]))), size * x.sizes[other]
         y = net.node("Mul", x.name, net.node("Cast", place, to=onnx.TensorProto.FLOAT))
         net.end(net.add_value(y, x.sizes, x.spread * size))

@@ -96,7 +96,8 @@ def _step(net: Net, seed: int, step: int) -> str:
         _, act = _STEPS[net.rng.choice(len(_STEPS), p=weights / weights.sum())]
         remaining = len(net.nodes), len(net.constants), len(net.floats)
         try:
-            act(net)
+            with np.errstate(over="ignore"):  # of scales that no network has
+                act(net)
         except Impossible:
             for result, n in zip((net.nodes, net.constants, net.floats), remaining, strict=True):
                 del result[n:]
