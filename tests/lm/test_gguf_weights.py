@@ -7,7 +7,6 @@ import pytest
 from tests.lm.small_decoders import TOKENS, random_blocks, write_quantized_gguf
 
 from intact import lm
-from intact.engine.steps.base.block_constants import block_weights
 from intact.formats import floats_of, open_weights, take_rows
 from intact.formats.ggml_blocks import CODECS
 from intact.numerics import dequantize_blocks
@@ -40,7 +39,7 @@ def test_a_plan_has_the_codes_of_the_file(file):
     assert not {"onnx", "float_linear"} & {step.kind for step in plan.steps}
     for name, stored in PARTS.items():
         step, tensor = steps[name], weights.read(f"{stored}.weight")
-        codes = block_weights(step, Constants(plan))
+        codes = step.weights(Constants(plan))
         assert step.bits == BITS["Q6_K" if name == "logits" else kind]
         assert np.array_equal(dequantize_blocks(codes), floats_of(tensor))
         if tensor.format.startswith(("int", "uint")):
