@@ -94,6 +94,10 @@ def random_llama(path: Path) -> Path:
         "general.architecture": of("string", "llama"),
         **{f"llama.{key}": of("uint32", value) for key, value in numbers.items()},
         "llama.attention.layer_norm_rms_epsilon": of("float32", 1e-5),
+        "llama.rope.freq_base": of("float32", 10000.0),
+        "general.file_type": of("uint32", 2),  # OpenVINO asks for it
+        "tokenizer.ggml.unknown_token_id": of("uint32", 0),
+        "tokenizer.ggml.padding_token_id": of("uint32", 2),
         "tokenizer.ggml.model": of("string", "gpt2"), "tokenizer.ggml.pre": of("string", "smollm"),
         "tokenizer.ggml.tokens": of("string", words),
         "tokenizer.ggml.token_type": of("int32", [1] * len(words)),
