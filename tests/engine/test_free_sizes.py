@@ -200,7 +200,7 @@ def test_rows_by_tuples() -> None:
 def test_sizes_that_a_file_calls_alike_may_differ() -> None:
     """PaddlePaddle's exporter writes "?" for whatever it does not know."""
     source = model(
-        'g (float["?", 3, "?", "?"] x) => (float["?", 4, "?", "?"] y) { c = Conv <pads = [1, 1, 1, 1]> (x, w)'
+        "g (float[k, 3, k, k] x) => (float[k, 4, k, k] y) { c = Conv <pads = [1, 1, 1, 1]> (x, w)"
         "  y = Relu (c) }",
         w=reals(4, 3, 3, 3),
     )
