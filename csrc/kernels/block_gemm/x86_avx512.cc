@@ -103,7 +103,7 @@ struct TableCodes {
       : table(_mm512_sub_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                             _mm512_set1_ps(g.zeros == nullptr ? static_cast<float>(g.zero) : 0.0f))),
         has_zeros(g.zeros != nullptr) {}
-  INTACT_INLINE V::Floats operator()(__m512i codes, V::Floats zero) const {
+  INTACT_INLINE typename V::Floats operator()(__m512i codes, typename V::Floats zero) const {
     const __m512 value = _mm512_permutexvar_ps(codes, table);
     return {has_zeros ? _mm512_sub_ps(value, zero.v) : value};
   }
