@@ -228,7 +228,9 @@ def test_what_cannot_run_is_refused(model, folder):
     ("change", "error"),
     [
         ({"model_type": "mamba"}, UnsupportedError), ({"num_attention_heads": 3}, FileFormatError),
-        ({"num_hidden_layers": 10**9}, FileFormatError), ({"hidden_size": "x"}, FileFormatError),
+        ({"num_hidden_layers": 10**9}, FileFormatError),
+        ({"num_hidden_layers": 2**62, "sliding_window": 8}, FileFormatError),
+        ({"hidden_size": "x"}, FileFormatError),
         ({"num_hidden_layers": 2}, UnsupportedError), ({"num_hidden_layers": 4}, FileFormatError),
         ({"rope_theta": float("inf")}, FileFormatError), ({"head_dim": -8}, FileFormatError),
         ({"rope_scaling": {"rope_type": "yarn"}}, UnsupportedError), ({"vocab_size": 65}, FileFormatError),

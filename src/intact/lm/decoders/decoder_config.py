@@ -261,7 +261,7 @@ def config_from_gguf(
         rope_base=float(short.get("rope.freq_base") or 10000.0), rope_scaling=scaling,
         rotary_pairs=int(short.get("rope.dimension_count") or head_size) // 2,
         interleaved=family in INTERLEAVED,
-        unrotated=frozenset(range(3, layers, 4)) if family == "smollm3" else frozenset(),
+        unrotated=frozenset(range(3, _few(layers), 4)) if family == "smollm3" else frozenset(),
         tied="output.weight" not in names, window=window,
         windowed=_gguf_windows(str(family), layers) if window else frozenset(),
         **_variant(str(family), hidden, float(head_size), {
@@ -308,15 +308,20 @@ def _window_of(config: Mapping[str, Any], layers: int) -> tuple[int, frozenset[i
         return window, frozenset(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
     if str(config.get("model_type")).startswith("gemma"):
         return window, _gguf_windows(str(config["model_type"]).removesuffix("_text"), layers)
-    first = int(config.get("max_window_layers") or 0) if config.get("use_sliding_window") else 0
-    return window, frozenset(range(first, layers))
+    first = max(int(config.get("max_window_layers") or 0), 0) if config.get("use_sliding_window") else 0
+    return window, frozenset(range(first, _few(layers)))
+
+
+def _few(layers: int) -> int:
+    """Return as many layers as a decoder may have at most: the record refuses what is more."""
+    return min(layers, _MOST_LAYERS)
 
 
 def _gguf_windows(family: str, layers: int) -> frozenset[int]:
     """Return the layers with a window, which GGUF files leave to the family."""
     if family == "gemma3":
-        return frozenset(i for i in range(layers) if (i + 1) % 6)
-    return frozenset(range(0, layers, 2 if family == "gemma2" else 1))
+        return frozenset(i for i in range(_few(layers)) if (i + 1) % 6)
+    return frozenset(range(0, _few(layers), 2 if family == "gemma2" else 1))
 
 
 def _require_family(family: object, where: str) -> None:
