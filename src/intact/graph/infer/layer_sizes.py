@@ -68,11 +68,11 @@ def _pool(node: ir.Node, shape_of: Look, steps: Steps | None) -> Sizes | None:
 
 
 def _rows_of_tuples(node: ir.Node, shape_of: Look) -> Sizes | None:
-    """Return the sizes of a GatherND without a batch: those of the tuples, then those of what each finds."""
+    """Return the sizes of a GatherND: those of the tuples, then those of what each finds."""
     x, tuples = shape_of(node.inputs[0]), shape_of(node.inputs[1])
-    if x is None or not tuples or not isinstance(tuples[-1], int) or ops.GatherND.of(node).batch_dims:
+    if x is None or not tuples or not isinstance(tuples[-1], int):
         return None
-    return [*tuples[:-1], *x[tuples[-1] :]]
+    return [*tuples[:-1], *x[ops.GatherND.of(node).batch_dims + tuples[-1] :]]
 
 
 _WINDOWS: dict[tuple[str, str], Callable[[ir.Node, Look, Steps | None], Sizes | None]] = {

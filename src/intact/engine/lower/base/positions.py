@@ -1,4 +1,4 @@
-"""Steps that count: positions along an axis whose size is free."""
+"""Numbers that steps count with: positions along an axis whose size is free, and sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from intact.engine.lower.base.builder import PlanBuilder
 from intact.engine.lower.base.rule import who
-from intact.engine.steps import CumSum, Dim, Expand
+from intact.engine.steps import CumSum, Dim, Expand, SizeVector
 from intact.graph import Node
 
 
@@ -14,6 +14,15 @@ def positions(builder: PlanBuilder, node: Node, count: Dim) -> str:
     """Write the steps of int64 numbers 0, 1, ... up to a size, and return their tensor."""
     y = builder.scratch(f"{node.outputs[0].name}.positions", "int64", (count,))
     count_up(builder, node, builder.hold(f"{node.name}.one", np.array(1)), y)
+    return y
+
+
+def size_scalar(builder: PlanBuilder, node: Node, size: Dim) -> str:
+    """Return a size as an int64 without axes: a constant, or what a step writes."""
+    if isinstance(size, int):
+        return builder.hold(f"{node.name}.number", np.array(size))
+    y = builder.scratch(f"{node.outputs[0].name}.number", "int64", ())
+    builder.add(SizeVector(*who(node), y, (size,)))
     return y
 
 

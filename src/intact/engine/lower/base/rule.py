@@ -45,6 +45,11 @@ def plain(builder: PlanBuilder, value: Value | None) -> Tensor:
     return tensor
 
 
+def data_or_constant(builder: PlanBuilder, value: Value | None) -> Tensor:
+    """Return what `data` returns, or the constant in its place."""
+    return plain(builder, value) if value in builder.constants else data(builder, value)
+
+
 def define_like(builder: PlanBuilder, value: Value, like: Tensor) -> str:
     """Define the output of an operator that keeps the dtype and codes of its input."""
     if like.codes is not None:

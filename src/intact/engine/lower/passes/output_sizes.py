@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.passes.size_walk import Size, Sizes, SizeWalk, compute_size, pair_sizes
+from intact.engine.lower.passes.size_walk import (
+    Size,
+    Sizes,
+    SizeWalk,
+    compute_size,
+    multiply_sizes,
+    pair_sizes,
+)
 from intact.engine.steps.base.dims import is_never_negative
 from intact.errors import FileFormatError
 from intact.graph import Node, Value, ops
@@ -96,18 +103,10 @@ def _missing_size(sizes: Sizes, targets: Sizes) -> Size:
             left.remove(size)
         else:
             unmatched[size] += 1
-    whole, part = _multiply(left), _multiply(list(unmatched.elements()))
+    whole, part = multiply_sizes(left), multiply_sizes(list(unmatched.elements()))
     if isinstance(whole, int) and isinstance(part, int) and part and whole % part:
         return None
     return compute_size("/", whole, part)
-
-
-def _multiply(sizes: Sizes) -> Size:
-    """Multiply sizes, numbers last."""
-    product: Size = 1
-    for size in sorted(sizes, key=lambda size: isinstance(size, int)):
-        product = compute_size("*", product, size)
-    return product
 
 
 def _resize_shape(walk: SizeWalk, node: Node) -> Sizes | None:
@@ -227,17 +226,6 @@ def _slice_length(size: Size, start: Size, end: Size) -> Size:
     else:
         return None
     return compute_size("max", compute_size("-", stop, first), 0) if first else stop
-
-
-def _gather_nd_shape(walk: SizeWalk, node: Node) -> Sizes | None:
-    sizes, index, batch = (
-        walk.shape(node.inputs[0]),
-        walk.shape(node.inputs[1]),
-        ops.GatherND.of(node).batch_dims,
-    )
-    if sizes is None or not index or not isinstance(index[-1], int):
-        return None
-    return [*index[:-1], *sizes[batch + index[-1] :]]
 
 
 def _pad_shape(walk: SizeWalk, node: Node) -> Sizes | None:
@@ -367,7 +355,6 @@ OUTPUT_SIZES: dict[str, Callable[[SizeWalk, Node], Sizes | None]] = {
     "ScatterElements": _like_first,
     "ScatterND": _like_first,
     "GatherElements": lambda walk, node: walk.shape(node.inputs[1]),
-    "GatherND": _gather_nd_shape,
     "MatMul": _product,
     "Range": _range_shape,
     "Reshape": _reshape_shape,

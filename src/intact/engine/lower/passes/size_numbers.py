@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from intact.engine.lower.passes.size_walk import Numbers, Size, SizeWalk, compute_size
+from intact.engine.lower.passes.size_walk import Numbers, Size, SizeWalk, compute_size, multiply_sizes
 from intact.engine.steps.base.dims import is_never_negative
 from intact.graph import Node, ops
 
@@ -52,10 +52,7 @@ def _count(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | N
 
 def _product(sizes: Sequence[Size]) -> Numbers:
     result = np.empty((), object)
-    product: Size = 1
-    for size in sizes:
-        product = compute_size("*", product, size)
-    result[()] = product
+    result[()] = multiply_sizes(sizes)
     return result
 
 

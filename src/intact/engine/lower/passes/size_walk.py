@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +35,14 @@ class SizeWalk(Protocol):
 def compute_size(function: str, a: Size, b: Size) -> Size:
     """Return an `expression` of sizes, or None where one is not known."""
     return None if a is None or b is None else expression(function, a, b)
+
+
+def multiply_sizes(sizes: Iterable[Size]) -> Size:
+    """Return the product of sizes, numbers last; None where one is not known."""
+    product: Size = 1
+    for size in sorted(sizes, key=lambda size: isinstance(size, int)):
+        product = compute_size("*", product, size)
+    return product
 
 
 def pair_sizes(a: Sizes, b: Sizes) -> list[tuple[Size, Size]] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.base.rule import between, data, define_like, numbers, plain, who
+from intact.engine.lower.base.rule import between, data, data_or_constant, define_like, numbers, who
 from intact.engine.lower.rules.moves.resize import check_count, require_size, take_places
 from intact.engine.steps import Dim, Expand, Reshape
 from intact.graph import Node, ops
@@ -48,8 +48,7 @@ def lower_constant_of_shape(builder: PlanBuilder, node: Node) -> None:
 
 def _broadcast(builder: PlanBuilder, node: Node, wanted: tuple[Dim, ...]) -> None:
     """Broadcast a tensor or a constant to sizes that are free."""
-    table = node.inputs[0]
-    x = plain(builder, table) if table in builder.constants else data(builder, table)
+    x = data_or_constant(builder, node.inputs[0])
     shape = (*[1] * (len(wanted) - len(x.shape)), *x.shape)
     for axis, (size, new) in enumerate(zip(shape, wanted, strict=True)):
         if size != new and not builder.is_told(new):
@@ -70,8 +69,7 @@ def lower_tile(builder: PlanBuilder, node: Node) -> None:
 
 def lower_free_tile(builder: PlanBuilder, node: Node) -> None:
     """Lower Tile with free sizes: each repeated axis gets one in front of it, along which x is expanded."""
-    is_constant = node.inputs[0] in builder.constants
-    x = plain(builder, node.inputs[0]) if is_constant else data(builder, node.inputs[0])
+    x = data_or_constant(builder, node.inputs[0])
     repeats = builder.sizes(node.inputs[1], "how often it repeats")
     apart, wide = list[Dim](), list[Dim]()
     for size, count in zip(x.shape, repeats, strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import between, data, define_like, plain, tell, who
+from intact.engine.lower.base.rule import between, data, data_or_constant, define_like, plain, tell, who
 from intact.engine.steps import Dim, Gather, Reshape, Slice, Tensor
 from intact.graph import Node, ops, set_shape
 
@@ -37,7 +37,7 @@ def lower_gather_of_one(builder: PlanBuilder, node: Node) -> None:
 def lower_gather(builder: PlanBuilder, node: Node) -> None:
     """Lower Gather along any axis, by an index of any rank, each of both a tensor or a constant."""
     table, value = node.inputs[0], node.outputs[0]
-    x = plain(builder, table) if table in builder.constants else data(builder, table)
+    x = data_or_constant(builder, table)
     index = plain(builder, node.inputs[1])
     if not x.shape:
         raise NoMatch("it has no axis")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import data, define_like, plain, who
+from intact.engine.lower.base.rule import data_or_constant, define_like, plain, who
 from intact.engine.steps import GatherElements
 from intact.graph import Node, ops
 
 
 def lower_gather_elements(builder: PlanBuilder, node: Node) -> None:
     """Lower GatherElements to one step; x may be a constant."""
-    is_constant = node.inputs[0] in builder.constants
-    x = plain(builder, node.inputs[0]) if is_constant else data(builder, node.inputs[0])
+    x = data_or_constant(builder, node.inputs[0])
     index = plain(builder, node.inputs[1])
     axis = ops.GatherElements.of(node).axis % max(len(x.shape), 1)
     if not x.shape:

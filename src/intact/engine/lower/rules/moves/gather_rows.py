@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.rule import between, data, define_like, plain, product_of_sizes, who
+from intact.engine.lower.base.rule import (
+    between,
+    data,
+    data_or_constant,
+    define_like,
+    plain,
+    product_of_sizes,
+    who,
+)
 from intact.engine.lower.rules.moves.gather import take_rows
 from intact.engine.steps import Dim, GatherRows, Reshape, Tensor
 from intact.graph import Node, ops
@@ -52,7 +60,7 @@ def _rows(index: NDArray[np.int64], sizes: tuple[int, ...], batch: int) -> NDArr
 def lower_gather_nd(builder: PlanBuilder, node: Node) -> None:
     """Lower GatherND with computed tuples: x as rows that the tuples pick, one part for each batch index."""
     table, value = node.inputs[0], node.outputs[0]
-    x = plain(builder, table) if table in builder.constants else data(builder, table)
+    x = data_or_constant(builder, table)
     index, batch = plain(builder, node.inputs[1]), ops.GatherND.of(node).batch_dims
     count, name = index.shape[-1], value.name
     if not isinstance(count, int) or count < 1:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.positions import positions
+from intact.engine.lower.base.positions import positions, size_scalar
 from intact.engine.lower.base.rule import between, data, define_like, has, who
 from intact.engine.lower.rules.moves.resize import check_count, require_size, take_places
-from intact.engine.steps import Dim, Elementwise, Pad, Resize, SizeVector, Slice, Tensor
+from intact.engine.steps import Dim, Elementwise, Pad, Resize, Slice, Tensor
 from intact.engine.steps.base.dims import expression
 from intact.graph import Node, ops
 
@@ -68,11 +68,7 @@ def _free_places(builder: PlanBuilder, node: Node, mode: str, size: Dim, before:
         return y
 
     def number(value: Dim) -> str:
-        if isinstance(value, int):
-            return builder.hold(f"{node.name}.number", np.array(value))
-        y = builder.scratch(f"{name}.number", "int64", ())
-        builder.add(SizeVector(*who(node), y, (value,)))
-        return y
+        return size_scalar(builder, node, value)
 
     last = number(expression("-", size, 1) or 0)
     at = step("sub", positions(builder, node, count), number(before))

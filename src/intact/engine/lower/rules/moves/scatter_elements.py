@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
 from intact.engine.lower.base.grids import Grid
-from intact.engine.lower.base.rule import data, define_like, plain, who
+from intact.engine.lower.base.rule import data_or_constant, define_like, plain, who
 from intact.engine.lower.rules.moves.gather import check_range
 from intact.engine.steps import ScatterElements, Tensor
 from intact.graph import Node, Value, ops
@@ -29,7 +29,7 @@ def lower_scatter_elements(builder: PlanBuilder, node: Node) -> None:
 
 def tensors_alike(builder: PlanBuilder, *values: Value | None) -> list[Tensor]:
     """Return tensors or constants of one type: codes of one grid, stored alike, or numbers."""
-    tensors = [plain(builder, v) if v in builder.constants else data(builder, v) for v in values]
+    tensors = [data_or_constant(builder, v) for v in values]
     grids = {None if t.codes is None else (Grid.of(t.codes), t.codes.offset) for t in tensors}
     if len(grids) > 1:
         raise NoMatch("what it scatters has another grid than what it scatters onto")

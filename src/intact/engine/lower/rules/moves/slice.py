@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.base.positions import positions
-from intact.engine.lower.base.rule import between, data, define_like, has, numbers, plain, who
+from intact.engine.lower.base.positions import positions, size_scalar
+from intact.engine.lower.base.rule import between, data, data_or_constant, define_like, has, numbers, who
 from intact.engine.lower.passes.output_sizes import first_of_slice
-from intact.engine.steps import Elementwise, Gather, SizeVector, Slice
+from intact.engine.steps import Elementwise, Gather, Slice
 from intact.graph import Node, ops, set_shape
 
 
 def lower_counted_slice(builder: PlanBuilder, node: Node) -> None:
     """Lower Slice of a constant, or from a start that is computed of sizes, to gathered positions."""
-    is_constant = node.inputs[0] in builder.constants
-    x = plain(builder, node.inputs[0]) if is_constant else data(builder, node.inputs[0])
+    x = data_or_constant(builder, node.inputs[0])
     starts = builder.sizes(node.inputs[1], "where it starts")
     axes = numbers(builder, node, 3) if has(node, 3) else list(range(len(starts)))
     if has(node, 4) and set(numbers(builder, node, 4)) != {1}:
@@ -26,8 +25,7 @@ def lower_counted_slice(builder: PlanBuilder, node: Node) -> None:
             raise NoMatch(f"how much it takes of axis {axis} is computed")
         index = positions(builder, node, count)
         if from_start != 0:
-            first = builder.scratch(f"{index}.first", "int64", ())
-            builder.add(SizeVector(*who(node), first, (from_start,)))
+            first = size_scalar(builder, node, from_start)
             moved = builder.scratch(f"{index}.moved", "int64", (count,))
             builder.add(Elementwise(*who(node), "add", (index, first), moved))
             index = moved
