@@ -220,6 +220,55 @@ def test_quotients_of_floats_are_no_quotients_of_sizes() -> None:
         assert len(intact.compile(source, threads=1).run({"x": reals(n, m)})["y"]) == wanted
 
 
+@pytest.mark.parametrize(
+    ("nodes", "exact"),
+    [
+        ("q = Div (n, three)  k = Ceil (q)", True),
+        ("q = Div (n, three)  k = Floor (q)", True),
+        ("q = Div (n, three)  k = Identity (q)", True),
+        ("k = Mul (n, half)", True),
+        ("p = Mul (n, half)  q = Add (p, half)  k = Floor (q)", True),
+        ("p = Div (n, half)  q = Sub (p, half)  k = Ceil (q)", False),  # of a size less than nothing
+        ("p = Mul (n, half)  q = Div (p, three)  k = Ceil (q)", True),
+        ("p = Div (n, three)  q = Mul (p, three)  k = Floor (q)", False),  # rounded in between
+        ("k = Mul (n, most)", False),  # 0.7 is no short fraction
+        ("q = Div (three, n)  k = Ceil (q)", False),
+    ],
+)
+def test_sizes_computed_in_floats(nodes: str, exact: bool) -> None:
+    """What float32 rounds on the way is left to it; either way the sizes are those of ONNX Runtime."""
+    source = model(
+        f"""g (float[batch, width] x) => (int64[length] y) {{
+            s = Shape (x)  w = Gather (s, one)  n = Cast <to = 1> (w)
+            {nodes}
+            whole = Cast <to = 7> (k)  y = Range (zero, whole, one)
+        }}""",
+        zero=np.array(0), one=np.array(1), three=np.float32(3), half=np.float32(0.5), most=np.float32(0.7),
+    )  # fmt: skip
+    assert (not lower(source).model) == exact
+    session = ort.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"])
+    engine = intact.compile(source, threads=1)
+    for width in (1, 2, 3, 10, 11, 12, 100, 4097):
+        feeds = {"x": np.zeros((1, width), np.float32)}
+        np.testing.assert_array_equal(engine.run(feeds)["y"], session.run(None, feeds)[0])
+
+
+def test_sizes_as_types_that_do_not_hold_them() -> None:
+    source = model(
+        """g (float[batch, width] x) => (int64[length] y, int64[1] z) {
+            s = Shape (x)  n = Gather (s, one)  b = Cast <to = 9> (n)  u = Cast <to = 2> (n)
+            flag = Cast <to = 7> (b)  low = Cast <to = 7> (u)  y = Range (zero, flag, one)
+            z = Unsqueeze (low, front)
+        }""",
+        zero=np.array(0), one=np.array(1), front=np.array([0]),
+    )  # fmt: skip
+    engine = intact.compile(source, threads=1)
+    for width in (1, 3, 300):
+        outputs = engine.run({"x": np.zeros((1, width), np.float32)})
+        assert outputs["y"].tolist() == [0]
+        assert outputs["z"].tolist() == [width % 256]
+
+
 def test_grids_of_anchors() -> None:
     """Points of a grid, as detectors compute them of the size of each image."""
     source = model(

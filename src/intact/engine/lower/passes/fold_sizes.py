@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.lower.passes.output_sizes import OUTPUT_SIZES, window_steps
-from intact.engine.lower.passes.size_numbers import NUMBERS, NumberRule
+from intact.engine.lower.passes.quotients import number_of_float, whole_size
+from intact.engine.lower.passes.size_numbers import NUMBERS, WIDE_INTEGERS, NumberRule
 from intact.engine.lower.passes.size_walk import Numbers, Size, Sizes
 from intact.engine.steps.base.dims import names_in
 from intact.graph import (
@@ -22,7 +23,6 @@ from intact.graph import (
     set_shape,
 )
 
-_INTEGERS = ("INT64", "INT32")
 _MOST_NUMBERS = 4096  # of a constant that arithmetic with sizes reads
 _MOST_WALKS = 4  # through a graph: each tells sizes behind operators that ONNX's inference alone knows
 
@@ -57,7 +57,7 @@ def find_numbers(model: Model) -> dict[Value, Sizes]:
     walk = _Walk(model, folds=False)
     for node in model.graph:
         walk.visit(node)
-    return {value: list(n.reshape(-1)) for value, n in walk.numbers.items() if n.ndim < 2}
+    return {value: list(map(whole_size, n.reshape(-1))) for value, n in walk.numbers.items() if n.ndim < 2}
 
 
 class _Walk:
@@ -130,17 +130,17 @@ class _Walk:
 
     def _compute(self, node: Node, value: Value, rule: NumberRule) -> None:
         read = [] if node.op_type in ("Shape", "Size") else [v for v in node.inputs if v is not None]
-        inputs = [numbers for v in read if (numbers := self._numbers_of(v)) is not None]
-        if len(inputs) < len(read):
-            return
-        if node.op_type == "Div" and (value.dtype is None or value.dtype.name not in _INTEGERS):
-            return  # of floats, which quotients of sizes are not
+        inputs = list[Numbers]()
+        for v in read:
+            if (operand := self._numbers_of(v)) is None:
+                return
+            inputs.append(operand)
         numbers = rule(self, node, inputs)
         if numbers is None:
             return
         self.numbers[value] = numbers
         fixed = self._folds and all(isinstance(n, int) for n in numbers.reshape(-1))
-        if not fixed or value.dtype is None or value.dtype.name not in _INTEGERS or value.is_graph_output():
+        if not fixed or value.dtype is None or value.dtype.name not in WIDE_INTEGERS or value.is_graph_output():
             return
         insert = self._scene.inserter(node)
         constant = insert.constant(f"{value.name}.size", np.array(numbers, value.dtype.numpy()))
@@ -152,14 +152,15 @@ class _Walk:
         if value in self.numbers:
             return self.numbers[value]
         array = self.constants(value) if value in self.constants else None
-        if array is None or array.dtype.kind not in "iub" or array.size > _MOST_NUMBERS:
+        if array is None or array.dtype.kind not in "iubf" or array.size > _MOST_NUMBERS:
             return None
-        return np.array([int(n) for n in array.reshape(-1)], object).reshape(array.shape)
+        number_of = number_of_float if array.dtype.kind == "f" else int
+        return np.array([number_of(n) for n in array.reshape(-1).tolist()], object).reshape(array.shape)
 
     def content(self, value: Value | None) -> Sizes | None:
         """Return the elements of an integer vector or scalar; None where they are not known."""
         numbers = None if value is None else self._numbers_of(value)
-        return None if numbers is None or numbers.ndim > 1 else list(numbers.reshape(-1))
+        return None if numbers is None or numbers.ndim > 1 else list(map(whole_size, numbers.reshape(-1)))
 
     def shape(self, value: Value | None) -> Sizes | None:
         """Return the sizes of a tensor; None where its rank is not known."""

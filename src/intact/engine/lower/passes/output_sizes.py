@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.lower.passes.quotients import compute_number, number_of_float, round_down
 from intact.engine.lower.passes.size_walk import (
     Size,
     Sizes,
@@ -122,15 +123,10 @@ def _resize_shape(walk: SizeWalk, node: Node) -> Sizes | None:
 
 
 def _times_scale(size: Size, scale: float) -> Size:
-    """Return ``floor(size * scale)``; of a free size where the scale or its reciprocal is whole."""
-    if scale == 1 or size is None:
-        return size
+    """Return ``floor(size * scale)``; of a free size where that product is exact."""
     if isinstance(size, int):
         return int(np.floor(size * scale))
-    if scale.is_integer():
-        return compute_size("*", size, int(scale))
-    part = round(1 / scale)
-    return compute_size("/", size, part) if part & (part - 1) == 0 and 1 / part == scale else None
+    return round_down(compute_number("*", size, number_of_float(scale)))
 
 
 def check_scales(node: Node, scales: NDArray) -> None:

@@ -7,10 +7,21 @@ from functools import partial
 
 import numpy as np
 
+from intact.engine.lower.passes.quotients import (
+    Number,
+    Quotient,
+    compute_number,
+    divide,
+    round_down,
+    round_up,
+    whole_size,
+)
 from intact.engine.lower.passes.size_walk import Numbers, Size, SizeWalk, compute_size, multiply_sizes
 from intact.engine.steps.base.dims import is_never_negative
 from intact.graph import Node, ops
 
+WIDE_INTEGERS = ("INT64", "INT32")
+_FLOATS = ("FLOAT", "DOUBLE")
 _MOST_NUMBERS = 64  # that ConstantOfShape and Expand fill
 
 NumberRule = Callable[[SizeWalk, Node, Sequence[Numbers]], Numbers | None]
@@ -22,7 +33,7 @@ def _numbers(sizes: Sequence[Size]) -> Numbers:
     return result
 
 
-def _each(function: Callable[..., Size], *operands: Numbers) -> Numbers | None:
+def _each(function: Callable[..., Number], *operands: Numbers) -> Numbers | None:
     """Apply a function to elements that broadcast; None where they do not."""
     try:
         shape = np.broadcast_shapes(*(x.shape for x in operands))
@@ -147,10 +158,35 @@ def _arithmetic(function: str) -> NumberRule:
     def rule(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
         result: Numbers | None = inputs[0]
         for operand in inputs[1:]:
-            result = None if result is None else _each(partial(compute_size, function), result, operand)
+            result = None if result is None else _each(partial(compute_number, function), result, operand)
         return result
 
     return rule
+
+
+def _quotient(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    type_name = _type_of(node)
+    if type_name in _FLOATS:
+        return _each(divide, *inputs)
+    return _each(partial(compute_size, "/"), *inputs) if type_name in WIDE_INTEGERS else None
+
+
+def _cast(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
+    """Cast to a type that holds every size; a cast to others changes some."""
+    type_name = _type_of(node)
+    if type_name in _FLOATS:
+        return inputs[0]
+    if type_name in WIDE_INTEGERS:
+        return _each(round_down, inputs[0])
+    return _each(lambda n: int(n != 0) if isinstance(n, int) else None, inputs[0]) if type_name == "BOOL" else None
+
+
+def _type_of(node: Node) -> str | None:
+    return None if node.outputs[0].dtype is None else node.outputs[0].dtype.name
+
+
+def _rounding(function: Callable[[Number], Size]) -> NumberRule:
+    return lambda walk, node, inputs: _each(function, inputs[0])
 
 
 def _remainder(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
@@ -182,7 +218,9 @@ def _equal(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | N
     return _each(_is_equal, *inputs)
 
 
-def _is_equal(a: Size, b: Size) -> int | None:
+def _is_equal(a: Number, b: Number) -> int | None:
+    if isinstance(a, Quotient) or isinstance(b, Quotient):
+        return None
     if isinstance(a, int) and isinstance(b, int):
         return int(a == b)
     size = a if isinstance(a, int) else b
@@ -193,7 +231,7 @@ def _is_equal(a: Size, b: Size) -> int | None:
 
 
 def _negate(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
-    return _each(lambda n: compute_size("*", n, -1), inputs[0])
+    return _each(lambda n: compute_number("*", n, -1), inputs[0])
 
 
 def _where(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | None:
@@ -201,11 +239,11 @@ def _where(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | N
 
 
 NUMBERS: dict[str, NumberRule] = {
-    "Add": _arithmetic("+"), "Cast": _same, "Concat": _concat, "ConstantOfShape": _fill,
-    "Div": _arithmetic("/"), "Equal": _equal, "Expand": _expand, "Gather": _gather, "Identity": _same,
+    "Add": _arithmetic("+"), "Cast": _cast, "Ceil": _rounding(round_up), "Concat": _concat, "ConstantOfShape": _fill,
+    "Div": _quotient, "Equal": _equal, "Expand": _expand, "Floor": _rounding(round_down), "Gather": _gather, "Identity": _same,
     "Max": _arithmetic("max"), "Min": _arithmetic("min"), "Mod": _remainder, "Mul": _arithmetic("*"),
     "Neg": _negate, "ReduceProd": _product_of_all, "Reshape": _reshape, "Shape": _shape_of, "Size": _count,
     "Slice": _slice, "Squeeze": _squeeze, "Sub": _arithmetic("-"), "Transpose": _transpose,
     "Unsqueeze": _unsqueeze, "Where": _where,
 }  # fmt: skip
-"""Operator -> what it makes of integers."""
+"""Operator -> what it makes of numbers."""
