@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
@@ -153,34 +152,34 @@ std::shared_ptr<const EpilogueSpec> settle_product(EpilogueSpec e) {
 
 namespace {
 
-// Sums as reals, with the gain or the quotient applied.
-void write_reals(const MatMulOps& ops, const EpilogueSpec& e, const int32_t* sums, size_t n, float* to) {
-  const auto end = std::numeric_limits<float>::infinity();
-  const bool gain = !e.gains.empty(), more = gain || e.quotient != 1;
-  ops.floats(sums, n, e.multiplier[0], more ? -end : e.real_low, more ? end : e.real_high, to);
-  if (!more) return;
-  if (gain) {
-    for (size_t i = 0; i < n; ++i) to[i] = to[i] * e.gains[0];
-  } else {
-    for (size_t i = 0; i < n; ++i) to[i] = to[i] / e.quotient;
+// How sums become reals. A quotient whose inverse is exact becomes a gain, which is the same and fast.
+MatMulReals reals_of(const EpilogueSpec& e) {
+  MatMulReals reals{e.multiplier[0], e.gains.empty() ? 1.0f : e.gains[0], e.quotient, e.real_low,
+                    e.real_high};
+  int exponent = 0;
+  const float inverse = 1 / e.quotient;
+  if (std::fabs(std::frexp(e.quotient, &exponent)) == 0.5f && std::isfinite(inverse)) {
+    reals.gain *= inverse;  // one of both is 1
+    reals.quotient = 1;
   }
-  for (size_t i = 0; i < n; ++i) to[i] = std::min(std::max(to[i], e.real_low), e.real_high);
+  return reals;
 }
 
 }  // namespace
 
 void write_sums(const MatMulOps& ops, const MatMulSpec& s, const int32_t* sums, size_t n, uint8_t* to) {
   const EpilogueSpec& e = *s.epilogue;
-  if (e.floats) return write_reals(ops, e, sums, n, reinterpret_cast<float*>(to));
+  if (e.floats) return ops.floats(sums, n, reals_of(e), reinterpret_cast<float*>(to));
   if (!e.divides || (e.bounded && e.gains.empty() && e.quotient == 1)) {
     return ops.codes(sums, n, e.multiplier[0], e.divisor, e.grid(), to);
   }
   constexpr size_t kAtOnce = 64;
-  alignas(64) float reals[kAtOnce];
+  alignas(64) float some_reals[kAtOnce];
+  const MatMulReals reals = reals_of(e);
   for (size_t i = 0; i < n; i += kAtOnce) {
     const size_t some = std::min(kAtOnce, n - i);
-    write_reals(ops, e, sums + i, some, reals);
-    e.ops->quantize(reals, some, 1.0f, e.scale, e.grid(), to + i);
+    ops.floats(sums + i, some, reals, some_reals);
+    e.ops->quantize(some_reals, some, 1.0f, e.scale, e.grid(), to + i);
   }
 }
 

@@ -26,6 +26,11 @@ struct MatMulZeros {
   int32_t a, b;  // 0 to 255
 };
 
+// From sums to floats. A gain or a quotient other than 1: not both.
+struct MatMulReals {
+  float multiplier, gain, quotient, low, high;
+};
+
 struct MatMulOps {
   static constexpr const char* kFamily = "matmul";
   size_t rows, columns;  // most of a tile
@@ -40,8 +45,8 @@ struct MatMulOps {
   // y = to_byte((fl32(fl32(acc) * multiplier) + 0) / scale), by an exact divisor; that by 1 changes nothing.
   void (*codes)(const int32_t* sums, size_t n, float multiplier, const Divisor& divisor, const ByteGrid& grid,
                 uint8_t* y);
-  // y = fl32(fl32(acc) * multiplier) + 0, and no further than low and high.
-  void (*floats)(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y);
+  // y = clamp((fl32(fl32(acc) * multiplier) + 0) * gain / quotient), each rounded.
+  void (*floats)(const int32_t* sums, size_t n, const MatMulReals& reals, float* y);
 };
 
 #define INTACT_KERNEL(name, needs) extern const MatMulOps name;

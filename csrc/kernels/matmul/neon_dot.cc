@@ -177,10 +177,13 @@ void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, co
   }
 }
 
-void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
-  const float32x4_t least = vdupq_n_f32(low), most = vdupq_n_f32(high);
+void floats(const int32_t* sums, size_t n, const MatMulReals& r, float* y) {
+  const float32x4_t least = vdupq_n_f32(r.low), most = vdupq_n_f32(r.high);
+  const float32x4_t quotient = vdupq_n_f32(r.quotient);
+  const bool divides = r.quotient != 1;  // which is slow
   for (size_t i = 0; i < n; i += 4) {
-    const float32x4_t real = real4(sums + i, multiplier);
+    float32x4_t real = vmulq_n_f32(real4(sums + i, r.multiplier), r.gain);
+    if (divides) real = vdivq_f32(real, quotient);
     const float32x4_t raised = vbslq_f32(vcltq_f32(real, least), least, real);
     const float32x4_t v = vbslq_f32(vcgtq_f32(raised, most), most, raised);
     if (n - i >= 4) {

@@ -29,10 +29,10 @@ void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, co
   }
 }
 
-void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
+void floats(const int32_t* sums, size_t n, const MatMulReals& r, float* y) {
   for (size_t i = 0; i < n; ++i) {
-    const float v = static_cast<float>(sums[i]) * multiplier + 0.0f;
-    y[i] = std::min(std::max(v, low), high);
+    const float v = (static_cast<float>(sums[i]) * r.multiplier + 0.0f) * r.gain / r.quotient;
+    y[i] = std::min(std::max(v, r.low), r.high);
   }
 }
 

@@ -138,10 +138,15 @@ void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, co
   }
 }
 
-void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
-  const __m256 m = _mm256_set1_ps(multiplier), least = _mm256_set1_ps(low), most = _mm256_set1_ps(high);
+void floats(const int32_t* sums, size_t n, const MatMulReals& r, float* y) {
+  const __m256 m = _mm256_set1_ps(r.multiplier), gain = _mm256_set1_ps(r.gain);
+  const __m256 quotient = _mm256_set1_ps(r.quotient);
+  const __m256 least = _mm256_set1_ps(r.low), most = _mm256_set1_ps(r.high);
+  const bool divides = r.quotient != 1;  // which is slow
   for (size_t i = 0; i < n; i += 8) {
-    const __m256 v = _mm256_min_ps(most, _mm256_max_ps(least, real8(sums + i, m)));
+    __m256 v = _mm256_mul_ps(real8(sums + i, m), gain);
+    if (divides) v = _mm256_div_ps(v, quotient);
+    v = _mm256_min_ps(most, _mm256_max_ps(least, v));
     if (n - i >= 8) {
       _mm256_storeu_ps(y + i, v);
     } else {

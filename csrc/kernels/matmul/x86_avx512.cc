@@ -219,9 +219,16 @@ void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, co
   for (; i < n; i += 16) _mm512_mask_cvtepi32_storeu_epi8(y + i, part(n - i), code16(i));
 }
 
-void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
-  const __m512 m = _mm512_set1_ps(multiplier), least = _mm512_set1_ps(low), most = _mm512_set1_ps(high);
-  const auto real = [&](size_t i) { return _mm512_min_ps(most, _mm512_max_ps(least, real16(sums + i, m))); };
+void floats(const int32_t* sums, size_t n, const MatMulReals& r, float* y) {
+  const __m512 m = _mm512_set1_ps(r.multiplier), gain = _mm512_set1_ps(r.gain);
+  const __m512 quotient = _mm512_set1_ps(r.quotient);
+  const __m512 least = _mm512_set1_ps(r.low), most = _mm512_set1_ps(r.high);
+  const bool divides = r.quotient != 1;  // which is slow
+  const auto real = [&](size_t i) {
+    __m512 v = _mm512_mul_ps(real16(sums + i, m), gain);
+    if (divides) v = _mm512_div_ps(v, quotient);
+    return _mm512_min_ps(most, _mm512_max_ps(least, v));
+  };
   size_t i = 0;
   for (; i + 64 <= n; i += 64) {
     for (size_t v = 0; v < 64; v += 16) _mm512_storeu_ps(y + i + v, real(i + v));

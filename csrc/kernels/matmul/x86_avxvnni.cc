@@ -166,8 +166,8 @@ void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& divis
   matmul_avx2.codes(sums, n, multiplier, divisor, grid, y);
 }
 
-void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
-  matmul_avx2.floats(sums, n, multiplier, low, high, y);
+void floats(const int32_t* sums, size_t n, const MatMulReals& reals, float* y) {
+  matmul_avx2.floats(sums, n, reals, y);
 }
 
 }  // namespace
