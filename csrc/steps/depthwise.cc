@@ -60,7 +60,7 @@ EpilogueSpec checked(const DepthwiseWeights& w, EpilogueSpec epilogue) {
   demand(w.kernel_h * w.kernel_w <= kMostTaps, "too many taps");
   demand(0 < w.channels && w.channels < (1 << 24), "the number of channels is out of range");
   check_epilogue(epilogue, w.channels);
-  const bool has_curve = epilogue.function != nullptr || !epilogue.slopes.empty() || !epilogue.gains.empty();
+  const bool has_curve = epilogue.function != nullptr || !epilogue.slopes.empty();
   demand(!has_curve || epilogue.ops != nullptr, "a function or slopes without their kernel");
   return epilogue;
 }
@@ -150,8 +150,7 @@ class Depthwise final : public Step {
   // Returns whether the epilogue has operations that the kernel does not compute.
   bool has_curve() const {
     const EpilogueSpec& e = layer_->epilogue;
-    const bool more = e.function != nullptr || !e.slopes.empty() || !e.gains.empty();
-    return layer_->cells == nullptr && more;
+    return layer_->cells == nullptr && (e.function != nullptr || !e.slopes.empty());
   }
 
   // Pixels whose floats are in scratch at once.
@@ -169,15 +168,9 @@ class Depthwise final : public Step {
       const auto at = static_cast<ptrdiff_t>(p);
       d.pixels = std::min(segment(), row.pixels - p);
       d.x = row.x + at * row.x_pixel;
-      const uint8_t* const residual =
-          row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
-      d.residual = has_gain() ? nullptr : residual;
+      d.residual = row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
       d.y = reinterpret_cast<uint8_t*>(floats) - first * sizeof(float);
       ops_.run(d);
-      for (size_t i = 0; has_gain() && i < d.pixels; ++i) {
-        const auto beside = static_cast<ptrdiff_t>(i) * row.residual_pixel + static_cast<ptrdiff_t>(first);
-        gain(floats + i * width, first, width, residual == nullptr ? nullptr : residual + beside);
-      }
       uint8_t* const y = row.y + at * row.y_pixel + first * bytes_of(s_.y.type);
       if (layer_->epilogue.curve != nullptr) {
         write_curve(floats, d.pixels, width, y, row.y_pixel);
@@ -189,19 +182,6 @@ class Depthwise final : public Step {
         scale(floats + i * width, first, width);
         write(floats + i * width, width, y + static_cast<ptrdiff_t>(i) * row.y_pixel);
       }
-    }
-  }
-
-  bool has_gain() const { return !layer_->epilogue.gains.empty(); }
-
-  // Applies gain, shift and residual.
-  void gain(float* floats, size_t first, size_t n, const uint8_t* residual) const {
-    const EpilogueSpec& e = layer_->epilogue;
-    for (size_t c = 0; c < n; ++c) {
-      floats[c] = floats[c] * e.gains[first + c];
-      floats[c] = floats[c] + e.shifts[first + c];
-      if (residual == nullptr) continue;
-      floats[c] = floats[c] + static_cast<float>(residual[c] - e.residual_zero_point) * e.residual_multiplier;
     }
   }
 
@@ -312,6 +292,8 @@ DepthwiseLayer::DepthwiseLayer(const DepthwiseOps& ops_, DepthwiseWeights w, Epi
   w.correction = epilogue.correction.data();
   w.multiplier = epilogue.multiplier.data();
   w.bias = epilogue.bias.data();
+  w.gains = epilogue.gains.empty() ? nullptr : epilogue.gains.data();
+  w.shifts = epilogue.shifts.data();
   packed.resize((ops.packed_bytes(w) + sizeof(Line) - 1) / sizeof(Line));
   ops.pack(w, packed.front().bytes);
   const std::vector<double> sums = sums_of(w);

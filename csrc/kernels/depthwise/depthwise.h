@@ -1,6 +1,6 @@
 // Depthwise convolution of bytes: output channel c is the sum over the taps of input channel c, and its
 // epilogue (kernels/epilogue.h). Sums are exact in int32, which may wrap around in between. The epilogue has
-// no gain and no slopes, and a function only if the kernel has bounds for it. Codes of 16 bits are two
+// no slopes, and a function only if the kernel has bounds for it. Codes of 16 bits are two
 // images, of high and of low bytes. The sum of the high bytes, times 256, is the start of the sum of the low
 // bytes. Images are NHWC. One call computes `pixels` neighbouring outputs of one row, for a range of channel
 // blocks.
@@ -23,6 +23,8 @@ struct DepthwiseWeights {
   const int32_t* correction;  // [channels], as multiplier and bias
   const float* multiplier;
   const float* bias;
+  const float* gains;  // nullptr: none, nor shifts
+  const float* shifts;
   bool joins = false;  // codes have 16 bits
 };
 

@@ -50,7 +50,12 @@ int tap_at(int kernel_h, int kernel_w, int group, int place) {
   return tap < kernel_h * kernel_w ? tap : -1;
 }
 
-size_t bytes_of_block(int width, int groups) { return static_cast<size_t>(width) * (12 + 4 * groups); }
+// Of each channel: its correction, M, B, G and H.
+constexpr int kConstants = 5;
+
+size_t bytes_of_block(int width, int groups) {
+  return static_cast<size_t>(width) * 4 * (kConstants + groups);
+}
 
 // The number of lanes for the remaining channels, at most `most`. Registers of 16 bytes would save no
 // instruction.
@@ -86,8 +91,8 @@ uint32_t shifted(const DepthwiseWeights& w, int channel, const Form& form) {
 uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, const Form& form, uint8_t* to) {
   auto* correction = reinterpret_cast<int32_t*>(to);
   auto* multiplier = reinterpret_cast<float*>(correction + width);
-  float* bias = multiplier + width;
-  auto* const weights = reinterpret_cast<uint8_t*>(bias + width);
+  float *bias = multiplier + width, *gains = bias + width, *shifts = gains + width;
+  auto* const weights = reinterpret_cast<uint8_t*>(shifts + width);
   const int groups = groups_of(w.kernel_h, w.kernel_w);
   for (int i = 0; i < width; ++i) {
     const int vector = i / (width / 4), lane = i % (width / 4);
@@ -97,6 +102,8 @@ uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, const For
     correction[i] = static_cast<int32_t>(sum);
     multiplier[i] = exists ? w.multiplier[c] : 0;
     bias[i] = exists ? w.bias[c] : 0;
+    gains[i] = exists && w.gains != nullptr ? w.gains[c] : 0;
+    shifts[i] = exists && w.gains != nullptr ? w.shifts[c] : 0;
     for (int g = 0; g < groups; ++g) {
       for (int place = 0; place < 4; ++place) {
         const int tap = tap_at(w.kernel_h, w.kernel_w, g, place);
@@ -130,7 +137,7 @@ class Worker {
         out_(b),
         x_(b.d.x + b.channel),
         correction_(reinterpret_cast<const int32_t*>(b.packed)),
-        weight_(b.packed + 3 * sizeof(int32_t) * kBytes),
+        weight_(b.packed + kConstants * sizeof(int32_t) * kBytes),
         mask_(V::mask(b.channels)) {}
 
   // Columns of kSide taps, or of their first four, stay in registers for all outputs that read them.

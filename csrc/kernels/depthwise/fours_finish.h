@@ -43,6 +43,7 @@ class Finish {
                       : b.d.residual + static_cast<ptrdiff_t>(first) * b.d.residual_pixel + b.channel),
         multiplier_(reinterpret_cast<const float*>(b.packed) + kBytes),
         bias_(multiplier_ + kBytes),
+        gains_(b.d.epilogue.has_gain ? bias_ + kBytes : nullptr),
         divides_(b.d.epilogue.divides),
         mask_(V::mask(b.channels)),
         bytes_(static_cast<size_t>(b.channels) * 4),
@@ -57,6 +58,11 @@ class Finish {
         scales_[k] = V::load(multiplier_ + k * kLanes);
         shifts_[k] = V::load(bias_ + k * kLanes);
         if constexpr (kBounds) {
+          if (gains_ != nullptr) {  // they become part of both, which the bounds allow for
+            const Float gain = V::load(gains_ + k * kLanes), shift = V::load(gains_ + kBytes + k * kLanes);
+            scales_[k] = scales_[k] * gain;
+            shifts_[k] = V::fma(shifts_[k], gain, shift);
+          }
           scales_[k] = scales_[k] * V::set(d_.epilogue.cells->per_unit);
           shifts_[k] = shifts_[k] * V::set(d_.epilogue.cells->per_unit);
         }
@@ -118,6 +124,11 @@ class Finish {
       const Float m = kHolds && !kBounds ? scales_[k] : V::load(multiplier_ + k * kLanes);
       const Float b = kHolds && !kBounds ? shifts_[k] : V::load(bias_ + k * kLanes);
       v[k] = V::to_float(acc[k]) * m + b;
+    }
+    if (gains_ == nullptr) return;
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      v[k] = v[k] * V::load(gains_ + k * kLanes) + V::load(gains_ + kBytes + k * kLanes);
     }
   }
 
@@ -238,6 +249,7 @@ class Finish {
   const uint8_t* residual_;
   const float* multiplier_;
   const float* bias_;
+  const float* gains_;  // followed by shifts; nullptr: none
   bool divides_;
   typename V::Mask mask_;
   size_t bytes_;  // of the floats of one pixel

@@ -1,4 +1,4 @@
-// The meaning of the family, in the fewest lines. Packed: correction, M, B, then weights as given.
+// The meaning of the family, in the fewest lines. Packed: correction, M, B, G, H, then weights as given.
 #include "kernels/depthwise/depthwise.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace intact {
 namespace {
 
 size_t packed_bytes(const DepthwiseWeights& w) {
-  return static_cast<size_t>(w.channels) * (12 + static_cast<size_t>(w.kernel_h) * w.kernel_w);
+  return static_cast<size_t>(w.channels) * (20 + static_cast<size_t>(w.kernel_h) * w.kernel_w);
 }
 
 void pack(const DepthwiseWeights& w, uint8_t* packed) {
@@ -16,7 +16,11 @@ void pack(const DepthwiseWeights& w, uint8_t* packed) {
   std::memcpy(packed, w.correction, words);
   std::memcpy(packed + words, w.multiplier, words);
   std::memcpy(packed + 2 * words, w.bias, words);
-  std::memcpy(packed + 3 * words, w.weight, static_cast<size_t>(w.kernel_h) * w.kernel_w * w.channels);
+  if (w.gains != nullptr) {
+    std::memcpy(packed + 3 * words, w.gains, words);
+    std::memcpy(packed + 4 * words, w.shifts, words);
+  }
+  std::memcpy(packed + 5 * words, w.weight, static_cast<size_t>(w.kernel_h) * w.kernel_w * w.channels);
 }
 
 uint32_t sum(const DepthwiseRow& d, const uint8_t* x, const int8_t* w) {
@@ -45,7 +49,8 @@ void run(const DepthwiseRow& d) {
   const auto* correction = reinterpret_cast<const int32_t*>(d.packed);
   const auto* multiplier = reinterpret_cast<const float*>(correction + d.channels);
   const float* bias = multiplier + d.channels;
-  const auto* weight = reinterpret_cast<const int8_t*>(bias + d.channels);
+  const float *gains = bias + d.channels, *shifts = gains + d.channels;
+  const auto* weight = reinterpret_cast<const int8_t*>(shifts + d.channels);
   for (size_t p = 0; p < d.pixels; ++p) {
     const auto at = static_cast<ptrdiff_t>(p);
     const uint8_t* residual = d.residual == nullptr ? nullptr : d.residual + at * d.residual_pixel;
@@ -54,7 +59,9 @@ void run(const DepthwiseRow& d) {
       uint32_t acc = sum(d, x, weight + c);
       if (d.joins) acc = 256 * acc + sum(d, x + d.apart, weight + c);
       acc += static_cast<uint32_t>(correction[c]);
-      const float v = static_cast<float>(static_cast<int32_t>(acc)) * multiplier[c] + bias[c];
+      float v = static_cast<float>(static_cast<int32_t>(acc)) * multiplier[c] + bias[c];
+      if (d.epilogue.has_gain) v = v * gains[c];
+      if (d.epilogue.has_gain) v = v + shifts[c];
       finish(d.epilogue, v, residual, d.y + at * d.y_pixel, c);
     }
   }

@@ -95,8 +95,12 @@ double doubt_of(const Epilogue& e, const Steps& steps, double cell, double bias,
   // The error of interpolation at five Chebyshev nodes: fifth / 5! * 2 (cell / 4)^5.
   const double fit = f.fifth * std::pow(cell / 4, 5) / 60;
   const double values = f.error * std::max(1.0, top);
-  // x itself, by a product and a sum there, and by one fused product here, whose constants are exact.
-  const double near = f.steepest * (3 * std::max(top, 2.0) + bias), left = f.shallow * (3 * far + bias);
+  // x itself, by a product and a sum there, and by one fused product here, whose constants are exact. With G
+  // and H by two of each there, and by constants here that are rounded: (a M + B) G + H is off by 6 |x| +
+  // 3 |B G| + 5 |H| at most, of which `bias` has the last two.
+  const double each_x = e.has_gain ? 7 : 3;
+  const double near = f.steepest * (each_x * std::max(top, 2.0) + bias);
+  const double left = f.shallow * (each_x * far + bias);
   const double place = kUnit * std::max(near, left);
   const double beyond = f.end > 0 ? 0 : std::fabs(f.exact(-far));
   // There a product, a sum and a division; here the ramp, its sum and both bounds, and what a channel has.
@@ -116,7 +120,7 @@ double doubt_of(const Epilogue& e, const std::vector<Steps>& all, double cell, d
 std::unique_ptr<const FunctionCells> make_cells(const Epilogue& e, double bias,
                                                 std::span<const float> factors,
                                                 std::span<const float> offsets) {
-  if (e.smooth == nullptr || e.floats || e.has_residual || e.has_gain || !e.bounded) return nullptr;
+  if (e.smooth == nullptr || e.floats || e.has_residual || !e.bounded) return nullptr;
   const std::vector<Steps> all = all_steps(e, factors, offsets);
   if (all.empty()) return nullptr;
   const Steps& steps = all.front();

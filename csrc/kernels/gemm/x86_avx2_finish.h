@@ -318,6 +318,11 @@ class Bounds {
     for (int v = 0; v < kVectors; ++v) {
       m_[v] = _mm256_loadu_ps(t.multiplier + kUnit * v);
       b_[v] = _mm256_loadu_ps(t.bias + kUnit * v);
+      if (t.gains != nullptr) {  // they become part of both, which the bounds allow for
+        const __m256 gain = _mm256_loadu_ps(t.gains + kUnit * v);
+        m_[v] = _mm256_mul_ps(m_[v], gain);
+        b_[v] = _mm256_fmadd_ps(b_[v], gain, _mm256_loadu_ps(t.shifts + kUnit * v));
+      }
       if constexpr (kEach) place_channels(e, t, v);
     }
   }
@@ -398,7 +403,7 @@ void finish_bounds(const Epilogue& e, const GemmRows& t) {
 
 void finish(const Epilogue& e, const GemmRows& t) {
   if (e.function != nullptr) {
-    const bool bounds = e.cells != nullptr && e.cells->end > 0 && !e.floats && !e.has_residual && !e.has_gain;
+    const bool bounds = e.cells != nullptr && e.cells->end > 0 && !e.floats && !e.has_residual;
     if (!bounds) return finish_function(e, t);
     if (e.cells->each) return t.width == kUnit ? finish_bounds<1, true>(e, t) : finish_bounds<2, true>(e, t);
     return t.width == kUnit ? finish_bounds<1, false>(e, t) : finish_bounds<2, false>(e, t);

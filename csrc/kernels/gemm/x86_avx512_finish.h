@@ -37,11 +37,18 @@ inline __m512 branch_of(const Lanes& lanes, const uint8_t* residual, __mmask16 m
   return _mm512_mul_ps(branch, lanes.residual_multiplier);
 }
 
-template <bool kResidual, bool kPlain = false>
-inline __m512 real_of(const int32_t* sums, const Lanes& lanes, __m512 m, __m512 b, const uint8_t* residual,
-                      __mmask16 mask) {
-  const __m512 real = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), m), b);
-  return kResidual ? _mm512_add_ps(real, branch_of<kPlain>(lanes, residual, mask)) : real;
+// G and H of channels from `c` on.
+struct Gains {
+  const float *gains, *shifts;  // nullptr: there are none
+  explicit Gains(const GemmRows& t) : gains(t.gains), shifts(t.shifts) {}
+  INTACT_INLINE __m512 of(__m512 real, int c) const {
+    if (gains == nullptr) return real;
+    return _mm512_add_ps(_mm512_mul_ps(real, _mm512_loadu_ps(gains + c)), _mm512_loadu_ps(shifts + c));
+  }
+};
+
+INTACT_INLINE __m512 real_of(const int32_t* sums, __m512 m, __m512 b) {
+  return _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), m), b);
 }
 
 inline __mmask16 mask_of(int channels, int v) {
@@ -89,6 +96,7 @@ void finish_codes(const Epilogue& e, const GemmRows& t) {
   constexpr bool kResidual = reads_residual(kForm);
   const Lanes lanes(e);
   [[maybe_unused]] const Quotient quotient(e.divisor);
+  [[maybe_unused]] const Gains gains(t);
   const ToBytes to_bytes(e);
   const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
   __m512 m[kVectors], b[kVectors];
@@ -106,30 +114,28 @@ void finish_codes(const Epilogue& e, const GemmRows& t) {
     const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset : nullptr;
     __m512 floats[4];
 #pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) {
-      floats[v] = v < kVectors ? real_of<kResidual, kPlain>(sums + kUnit * v, lanes, m[v < kVectors ? v : 0],
-                                                            b[v < kVectors ? v : 0], residual + kUnit * v,
-                                                            masks[v < kVectors ? v : 0])
-                               : floats[0];
-      if constexpr (kSloped) floats[v] = v < kVectors ? sloped(floats[v], slopes[v]) : floats[0];
-      if constexpr (divides(kForm)) floats[v] = v < kVectors ? quotient.of(floats[v]) : floats[0];
+    for (int v = 0; v < kVectors; ++v) {
+      floats[v] = real_of(sums + kUnit * v, m[v], b[v]);
+      if constexpr (divides(kForm)) floats[v] = gains.of(floats[v], kUnit * v);
+      if constexpr (kResidual) {
+        floats[v] = _mm512_add_ps(floats[v], branch_of<kPlain>(lanes, residual + kUnit * v, masks[v]));
+      }
+      if constexpr (kSloped) floats[v] = sloped(floats[v], slopes[v]);
+      if constexpr (divides(kForm)) floats[v] = quotient.of(floats[v]);
     }
+    for (int v = kVectors; v < 4; ++v) floats[v] = floats[0];
     _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(floats));
   }
 }
 
-// The real of channels from c on: what `real_of` makes, with G and H in between where there are any.
+// The real of channels from c on.
 template <bool kResidual>
-inline __m512 gained_of(const Lanes& lanes, const GemmRows& t, int row, int c) {
-  const int32_t* const sums = t.sums + row * t.width + c;
+inline __m512 whole_real_of(const Lanes& lanes, const GemmRows& t, int row, int c) {
   const __m512 m = _mm512_loadu_ps(t.multiplier + c), b = _mm512_loadu_ps(t.bias + c);
+  const __m512 real = Gains(t).of(real_of(t.sums + row * t.width + c, m, b), c);
+  if constexpr (!kResidual) return real;
   const __mmask16 mask = mask_of(t.channels, c / kUnit);
-  const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset + c : nullptr;
-  if (t.gains == nullptr) return real_of<kResidual>(sums, lanes, m, b, residual, mask);
-  const __m512 real = real_of<false>(sums, lanes, m, b, nullptr, mask);
-  const __m512 gained =
-      _mm512_add_ps(_mm512_mul_ps(real, _mm512_loadu_ps(t.gains + c)), _mm512_loadu_ps(t.shifts + c));
-  return kResidual ? _mm512_add_ps(gained, branch_of<false>(lanes, residual, mask)) : gained;
+  return _mm512_add_ps(real, branch_of<false>(lanes, t.residual[row] + t.residual_offset + c, mask));
 }
 
 // N49: x where it equals a bound, and a NaN stays one.
@@ -145,7 +151,7 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
     float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
     for (int c = 0; c < t.channels; c += kUnit) {
       const __mmask16 mask = mask_of(t.channels, c / kUnit);
-      __m512 real = gained_of<kResidual>(lanes, t, row, c);
+      __m512 real = whole_real_of<kResidual>(lanes, t, row, c);
       if (t.slopes != nullptr) real = sloped(real, _mm512_loadu_ps(t.slopes + c));
       real = clipped(real, low, high);
       _mm512_mask_storeu_ps(y + c, mask, real);
@@ -160,7 +166,7 @@ void place_reals(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   for (int row = 0; row < t.rows; ++row) {
     for (int c = 0; c < t.channels; c += kUnit) {
-      _mm512_storeu_ps(t.scratch + row * t.channels + c, gained_of<kResidual>(lanes, t, row, c));
+      _mm512_storeu_ps(t.scratch + row * t.channels + c, whole_real_of<kResidual>(lanes, t, row, c));
     }
   }
 }
@@ -255,23 +261,6 @@ void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
   }
 }
 
-// Codes of reals with G and H.
-void finish_gained(const Epilogue& e, const GemmRows& t) {
-  const Quotient quotient(e.divisor);
-  const __m512i zero_point = _mm512_set1_epi32(e.zero_point);
-  const __m512i low = _mm512_set1_epi32(e.low), high = _mm512_set1_epi32(e.high);
-  const Lanes lanes(e);
-  for (int row = 0; row < t.rows; ++row) {
-    for (int c = 0; c < t.channels; c += kUnit) {
-      __m512 real = e.has_residual ? gained_of<true>(lanes, t, row, c) : gained_of<false>(lanes, t, row, c);
-      if (t.slopes != nullptr) real = sloped(real, _mm512_loadu_ps(t.slopes + c));
-      const __m512i code = _mm512_add_epi32(_mm512_cvtps_epi32(quotient.of(real)), zero_point);
-      const __m512i held = _mm512_min_epi32(_mm512_max_epi32(code, low), high);
-      _mm512_mask_cvtepi32_storeu_epi8(t.y[row] + t.y_offset + c, mask_of(t.channels, c / kUnit), held);
-    }
-  }
-}
-
 void finish_function(const Epilogue& e, const GemmRows& t) {
   const size_t n = static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels);
   if (has_few(e, t)) {
@@ -317,6 +306,7 @@ class Bounds {
     for (int v = 0; v < kVectors; ++v) {
       m_[v] = _mm512_mul_ps(_mm512_loadu_ps(t.multiplier + kUnit * v), per_unit);
       b_[v] = _mm512_mul_ps(_mm512_loadu_ps(t.bias + kUnit * v), per_unit);
+      if (t.gains != nullptr) fold(t, v, per_unit);
       if constexpr (kEach) place_channels(e, t, v);
     }
   }
@@ -342,6 +332,13 @@ class Bounds {
 
  private:
   static constexpr int kTerms = kEnd ? 3 : kCellTerms;
+
+  // G and H become part of the multiplier and the bias, which the bounds allow for.
+  void fold(const GemmRows& t, int v, __m512 per_unit) {
+    const __m512 gain = _mm512_loadu_ps(t.gains + kUnit * v), shift = _mm512_loadu_ps(t.shifts + kUnit * v);
+    m_[v] = _mm512_mul_ps(m_[v], gain);
+    b_[v] = _mm512_fmadd_ps(b_[v], gain, _mm512_mul_ps(shift, per_unit));
+  }
 
   void place_channels(const Epilogue& e, const GemmRows& t, int v) {
     const auto of = [&](const float* each, float all) {
@@ -452,12 +449,11 @@ void finish_bounded(const Epilogue& e, const GemmRows& t) {
 
 void finish(const Epilogue& e, const GemmRows& t) {
   if (e.function != nullptr) {
-    const bool smooth = e.cells != nullptr && !e.floats && !e.has_residual && !e.has_gain;
+    const bool smooth = e.cells != nullptr && !e.floats && !e.has_residual;
     return smooth ? finish_smooth(e, t) : finish_function(e, t);
   }
   if (e.floats) return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
   if (!e.bounded) return gemm_finish(e, t);
-  if (e.has_gain) return finish_gained(e, t);
   return finish_bounded(e, t);
 }
 

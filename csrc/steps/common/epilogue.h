@@ -89,10 +89,15 @@ inline void settle_curve(EpilogueSpec& e) {
   if (!e.offsets.empty()) e.offset = e.offsets.front();
 }
 
-// The largest magnitude of a bias.
+// The largest magnitude of a bias, or, with gains, of 3 B G + 5 H (gemm/cells.h).
 inline double largest_bias(const EpilogueSpec& e) {
   double most = 0;
-  for (const float b : e.bias) most = std::max(most, std::fabs(double{b}));
+  for (size_t c = 0; c < e.bias.size(); ++c) {
+    double bias = std::fabs(double{e.bias[c]});
+    if (!e.gains.empty())
+      bias = 3 * bias * std::fabs(double{e.gains[c]}) + 5 * std::fabs(double{e.shifts[c]});
+    most = std::max(most, bias);
+  }
   return most;
 }
 
