@@ -10,7 +10,7 @@
 #   make fuzz         new random graphs for a minute, every kernel against the reference; longer: SECONDS=600
 #   make fuzz-loaders new mutated files of every kind that is read; guided by coverage too where Atheris is installed
 #   make fuzz-plans   plans in the C++ reader and binder under sanitizers, guided by coverage; wants Clang
-#   make fuzz-head    both, with the numbers that this commit's name gives, as .ci/run does
+#   make fuzz-head    both and graphs of free sizes, with the numbers that this commit's name gives, as .ci/run does
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
 #   make docs         the documentation site, in build/site; a warning stops it
 #   make fmt          format Python and C++, sort imports
@@ -95,6 +95,7 @@ fuzz-plans: $(READY_TO_TEST)
 fuzz-head: HEAD := $(shell printf '%d' 0x$$(git rev-parse HEAD | cut -c1-7))
 fuzz-head: $(READY_TO_TEST)
 	$(BIN)/python -W ignore -m tests.fuzz.run --seconds 900 --base $(HEAD) --graphs 400 --hang 60
+	$(BIN)/python -W ignore -m tests.fuzz.free_sizes --first $(HEAD) --count 200
 	$(BIN)/python -m tests.loaders.drive --seconds 0 --first $(HEAD) --count 400
 
 fuzz: $(READY_TO_TEST)

@@ -253,6 +253,18 @@ def test_sizes_computed_in_floats(nodes: str, exact: bool) -> None:
         np.testing.assert_array_equal(engine.run(feeds)["y"], session.run(None, feeds)[0])
 
 
+def test_splits() -> None:
+    source = model(
+        """g (float[b, h] x) => (float[b, p] a, float[b, q] y, float[b, r] c, float[b, s] d, float[b, t] z) {
+            two = Constant <value_ints = [2]> ()  one = Constant <value_ints = [1]> ()
+            shape = Shape <start = 1> (x)  half = Div (shape, two)  rest = Sub (shape, half)
+            parts = Concat <axis = 0> (half, rest)  a, y = Split <axis = 1> (x, parts)
+            c, d, z = Split <axis = -1, num_outputs = 3> (x)
+        }"""
+    )
+    check(source, [{"x": reals(*shape)} for shape in [(2, 7), (1, 6), (3, 9), (2, 3)]])
+
+
 def test_sizes_as_types_that_do_not_hold_them() -> None:
     source = model(
         """g (float[batch, width] x) => (int64[length] y, int64[1] z) {

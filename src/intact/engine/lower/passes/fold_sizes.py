@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from intact.engine.lower.passes.output_sizes import OUTPUT_SIZES, window_steps
+from intact.engine.lower.passes.output_sizes import OUTPUT_SIZES, ShapeRule, part_shape, window_steps
 from intact.engine.lower.passes.quotients import number_of_float, whole_size
 from intact.engine.lower.passes.size_numbers import NUMBERS, WIDE_INTEGERS, NumberRule
 from intact.engine.lower.passes.size_walk import Numbers, Size, Sizes
@@ -93,16 +95,17 @@ class _Walk:
             return
         if not node.domain and (arithmetic := NUMBERS.get(node.op_type)) is not None:
             self._compute(node, value, arithmetic)
-        # Split alone has several outputs whose sizes are no others' but for an axis.
-        for output in node.outputs if node.op_type == "Split" and not node.domain else (value,):
-            self._measure(node, output)
+        if node.op_type != "Split" or node.domain:
+            self._measure(node, value, None if node.domain else OUTPUT_SIZES.get(node.op_type))
+            return
+        for place, part in enumerate(node.outputs):  # alone it has several outputs whose sizes are computed
+            self._measure(node, part, partial(part_shape, place=place))
 
-    def _measure(self, node: Node, value: Value) -> None:
+    def _measure(self, node: Node, value: Value, rule: ShapeRule | None) -> None:
         """Derive the sizes of an output, where the graph does not say them in those of its inputs."""
         declared = self._sizes_in_graph(value)
         if declared is not None and all(map(self._is_told, declared)):
             return
-        rule = None if node.domain else OUTPUT_SIZES.get(node.op_type)
         sizes = layer_sizes(node, self.shape, window_steps) if rule is None else rule(self, node)
         if sizes is None or (declared is not None and len(declared) != len(sizes)):
             return
@@ -140,7 +143,9 @@ class _Walk:
             return
         self.numbers[value] = numbers
         fixed = self._folds and all(isinstance(n, int) for n in numbers.reshape(-1))
-        if not fixed or value.dtype is None or value.dtype.name not in WIDE_INTEGERS or value.is_graph_output():
+        if not fixed or value.is_graph_output() or value.dtype is None:
+            return
+        if value.dtype.name not in WIDE_INTEGERS:
             return
         insert = self._scene.inserter(node)
         constant = insert.constant(f"{value.name}.size", np.array(numbers, value.dtype.numpy()))

@@ -270,13 +270,20 @@ def _flatten_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     return [_missing_size(sizes[:axis], []), _missing_size(sizes[axis:], [])]
 
 
-def _split_shape(walk: SizeWalk, node: Node) -> Sizes | None:
-    """Return the sizes of every part but along the axis that is split, which operators tell."""
-    sizes = walk.shape(node.inputs[0])
+def part_shape(walk: SizeWalk, node: Node, place: int) -> Sizes | None:
+    """Return the sizes of the part of a Split at `place`."""
+    sizes, op = walk.shape(node.inputs[0]), ops.Split.of(node)
     if not sizes:
         return None
-    axis = ops.Split.of(node).axis % len(sizes)
-    return [*sizes[:axis], None, *sizes[axis + 1 :]]
+    axis, part = op.axis % len(sizes), None
+    if len(node.inputs) > 1 and node.inputs[1] is not None:
+        parts = walk.content(node.inputs[1])
+        part = parts[place] if parts is not None and len(parts) == len(node.outputs) else None
+    elif op.num_outputs is not None and op.num_outputs == len(node.outputs):
+        part = compute_size("/", compute_size("+", sizes[axis], op.num_outputs - 1), op.num_outputs)
+        if place == op.num_outputs - 1:  # it has what is left
+            part = compute_size("-", sizes[axis], compute_size("*", part, place))
+    return [*sizes[:axis], part, *sizes[axis + 1 :]]
 
 
 def _concat_shape(walk: SizeWalk, node: Node) -> Sizes | None:
@@ -319,7 +326,9 @@ def _tile_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     return None if pairs is None else [compute_size("*", size, count) for size, count in pairs]
 
 
-OUTPUT_SIZES: dict[str, Callable[[SizeWalk, Node], Sizes | None]] = {
+ShapeRule = Callable[[SizeWalk, Node], Sizes | None]
+
+OUTPUT_SIZES: dict[str, ShapeRule] = {
     **dict.fromkeys(
         ("Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min",
          "Mod", "Mul", "Or", "Pow", "Sub", "Where", "Xor"), _broadcast,
@@ -357,7 +366,6 @@ OUTPUT_SIZES: dict[str, Callable[[SizeWalk, Node], Sizes | None]] = {
     "Pad": _pad_shape,
     "Resize": _resize_shape,
     "Slice": _slice_shape,
-    "Split": _split_shape,
     "Squeeze": _squeeze_shape,
     "Tile": _tile_shape,
     "Transpose": _transpose_shape,

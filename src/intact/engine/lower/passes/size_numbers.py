@@ -14,7 +14,6 @@ from intact.engine.lower.passes.quotients import (
     divide,
     round_down,
     round_up,
-    whole_size,
 )
 from intact.engine.lower.passes.size_walk import Numbers, Size, SizeWalk, compute_size, multiply_sizes
 from intact.engine.steps.base.dims import is_never_negative
@@ -178,7 +177,11 @@ def _cast(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | No
         return inputs[0]
     if type_name in WIDE_INTEGERS:
         return _each(round_down, inputs[0])
-    return _each(lambda n: int(n != 0) if isinstance(n, int) else None, inputs[0]) if type_name == "BOOL" else None
+    return _each(_is_nonzero, inputs[0]) if type_name == "BOOL" else None
+
+
+def _is_nonzero(number: Number) -> int | None:
+    return int(number != 0) if isinstance(number, int) else None
 
 
 def _type_of(node: Node) -> str | None:
@@ -239,11 +242,12 @@ def _where(walk: SizeWalk, node: Node, inputs: Sequence[Numbers]) -> Numbers | N
 
 
 NUMBERS: dict[str, NumberRule] = {
-    "Add": _arithmetic("+"), "Cast": _cast, "Ceil": _rounding(round_up), "Concat": _concat, "ConstantOfShape": _fill,
-    "Div": _quotient, "Equal": _equal, "Expand": _expand, "Floor": _rounding(round_down), "Gather": _gather, "Identity": _same,
-    "Max": _arithmetic("max"), "Min": _arithmetic("min"), "Mod": _remainder, "Mul": _arithmetic("*"),
-    "Neg": _negate, "ReduceProd": _product_of_all, "Reshape": _reshape, "Shape": _shape_of, "Size": _count,
-    "Slice": _slice, "Squeeze": _squeeze, "Sub": _arithmetic("-"), "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze, "Where": _where,
+    "Add": _arithmetic("+"), "Cast": _cast, "Ceil": _rounding(round_up), "Concat": _concat,
+    "ConstantOfShape": _fill, "Div": _quotient, "Equal": _equal, "Expand": _expand,
+    "Floor": _rounding(round_down), "Gather": _gather, "Identity": _same, "Max": _arithmetic("max"),
+    "Min": _arithmetic("min"), "Mod": _remainder, "Mul": _arithmetic("*"), "Neg": _negate,
+    "ReduceProd": _product_of_all, "Reshape": _reshape, "Shape": _shape_of, "Size": _count, "Slice": _slice,
+    "Squeeze": _squeeze, "Sub": _arithmetic("-"), "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+    "Where": _where,
 }  # fmt: skip
 """Operator -> what it makes of numbers."""

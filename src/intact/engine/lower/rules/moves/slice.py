@@ -6,7 +6,8 @@ from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.positions import positions, size_scalar
 from intact.engine.lower.base.rule import between, data, data_or_constant, define_like, has, numbers, who
 from intact.engine.lower.passes.output_sizes import first_of_slice
-from intact.engine.steps import Elementwise, Gather, Slice
+from intact.engine.steps import Dim, Elementwise, Gather, Slice
+from intact.engine.steps.base.dims import expression
 from intact.graph import Node, ops, set_shape
 
 
@@ -23,18 +24,24 @@ def lower_counted_slice(builder: PlanBuilder, node: Node) -> None:
         from_start = first_of_slice(shape[axis % len(shape)], start)
         if from_start is None or not builder.is_told(count) or not builder.is_told(from_start):
             raise NoMatch(f"how much it takes of axis {axis} is computed")
-        index = positions(builder, node, count)
-        if from_start != 0:
-            first = size_scalar(builder, node, from_start)
-            moved = builder.scratch(f"{index}.moved", "int64", (count,))
-            builder.add(Elementwise(*who(node), "add", (index, first), moved))
-            index = moved
         axis %= len(shape)
         shape = (*shape[:axis], count, *shape[axis + 1 :])
         y = define_like(builder, node.outputs[0], x) if is_last else ""
         y = y or between(builder, f"{node.outputs[0].name}.axis{axis}", x, shape)
-        builder.add(Gather(*who(node), x.name, index, y, axis), node)
+        _take(builder, node, x.name, from_start, y, axis)
         x = builder.tensors[y]
+
+
+def _take(builder: PlanBuilder, node: Node, x: str, first: Dim, y: str, axis: int) -> None:
+    """Gather the elements of an axis from `first` on that y has."""
+    count = builder.tensors[y].shape[axis]
+    index = positions(builder, node, count)
+    if first != 0:
+        start = size_scalar(builder, node, first)
+        moved = builder.scratch(f"{index}.moved", "int64", (count,))
+        builder.add(Elementwise(*who(node), "add", (index, start), moved))
+        index = moved
+    builder.add(Gather(*who(node), x, index, y, axis), node)
 
 
 def lower_slice(builder: PlanBuilder, node: Node) -> None:
@@ -72,18 +79,20 @@ def lower_slice(builder: PlanBuilder, node: Node) -> None:
 
 
 def lower_split(builder: PlanBuilder, node: Node) -> None:
-    """Lower Split to a Slice for each output that is read."""
+    """Lower Split to a Slice for each output that is read, or to gathered elements from a free size on."""
     x = data(builder, node.inputs[0])
     axis = ops.Split.of(node).axis % len(x.shape)
-    start = 0
+    start: Dim | None = 0
     for output in node.outputs:
         shape = dims_of(output)
-        size = shape[axis]
-        if not isinstance(size, int):
+        if start is None or not builder.is_told(start) or not builder.is_told(shape[axis]):
             raise NoMatch(f"it splits axis {axis}, whose size is not known")
         if output.uses() or output.is_graph_output():
-            starts = tuple(start if a == axis else 0 for a in range(len(shape)))
             y = define_like(builder, output, x)
-            step = Slice(output.name or "", (node.name or "",), x.name, y, starts, (1,) * len(shape))
-            builder.add(step, node)
-        start += size
+            if isinstance(start, int):
+                starts = tuple(start if a == axis else 0 for a in range(len(shape)))
+                step = Slice(output.name or "", (node.name or "",), x.name, y, starts, (1,) * len(shape))
+                builder.add(step, node)
+            else:
+                _take(builder, node, x.name, start, y, axis)
+        start = expression("+", start, shape[axis])
