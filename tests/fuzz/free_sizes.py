@@ -107,9 +107,9 @@ def compute(net: SizeNet, n: str) -> str:
         return net.node("Where", equal, other, n)
     if kind == "vector":
         pair = net.vector(n, other)
-        return net.node("ReduceProd", pair, keepdims=0) if net.chance(0.5) else net.node(
-            "Gather", pair, net.constant(int(net.pick([0, -2])))
-        )  # fmt: skip
+        if net.chance(0.5):
+            return net.node("ReduceProd", pair, keepdims=0)
+        return net.node("Gather", pair, net.constant(int(net.pick([0, -2]))))
     if kind == "float":
         real = net.node("Cast", n, to=_FLOAT)
         for _ in range(1 + net.chance(0.3)):
@@ -121,11 +121,11 @@ def compute(net: SizeNet, n: str) -> str:
 
 
 def flatten(net: SizeNet) -> None:
+    """Join two axes, and now and then part them again."""
     x, rank = net.real(2, 3, 4)
-    sizes = net.sizes_of(x, rank)
-    place = int(net.rng.integers(rank - 1)) if rank > 1 else 0
     if rank < 2:
         return
+    sizes, place = net.sizes_of(x, rank), int(net.rng.integers(rank - 1))
     product = net.node("Mul", sizes[place], sizes[place + 1])
     target = net.vector(*sizes[:place], product, *sizes[place + 2 :])
     net.reals.append((net.node("Reshape", x, target, allowzero=1), rank - 1))
