@@ -6,10 +6,10 @@ The graph in memory is onnx-ir's Model. This is the only room that imports onnx 
 import intact.graph._onnx_ir  # noqa: F401
 
 # isort: split
-from onnx_ir import Graph, Model, Node, Value
+from onnx_ir import DataType, Graph, Model, Node, Value
 
 from intact.graph import pipelines
-from intact.graph.core.build import Inserter, Namer, new_constant, replace, take_place
+from intact.graph.core.build import Inserter, Namer, hand_over, new_constant, replace, take_place
 from intact.graph.core.check_tensors import UNKNOWN_SIZE
 from intact.graph.core.common_subexpressions import merge_common_subexpressions
 from intact.graph.core.constants import Constants, evaluate_call
@@ -102,6 +102,7 @@ __all__ = [
     "float_value_of",
     "DOUBTFUL",
     "DTYPES",
+    "DataType",
     "FORMAT_OPSETS",
     "ForeignNode",
     "Graph",
@@ -148,6 +149,7 @@ __all__ = [
     "float_dynamic",
     "fold_batchnorm",
     "graft",
+    "hand_over",
     "find_guarded_softmax",
     "has_stored_codes",
     "hold_constants",

@@ -68,14 +68,18 @@ def load_model(
         folder = Path(path)
         if (folder / SETTINGS).is_file():
             return _load_saved(folder, threads)
-        if (folder / EXPORTED).is_file():
-            budgets = (bits_budget, time_budget)
-            if weights != "keep" or text is not None or activations != DYNAMIC or budgets != (None, None):
+        exported = _exported_file(folder)
+        if exported is not None:
+            if (bits_budget, time_budget) != (None, None) or rotate:
                 raise QuantValueError(
-                    "weights", "other numerics than those of the ONNX file", "keep, and no text",
+                    "bits_budget, time_budget, rotate", "one of them for an ONNX file", "none",
                     "load the Hugging Face folder that it was exported from",
                 )  # fmt: skip
-            return _load_exported(folder, positions, tokenizer, threads, backend, cache)
+            return _load_exported(
+                exported, weights=weights, block=block, bits_of=bits_of or {}, activations=activations,
+                positions=positions, threads=threads, tokenizer=tokenizer, text=text, method=method,
+                progress=progress, backend=backend, cache=cache,
+            )  # fmt: skip
     # What makes graphs takes 20 MB, which a saved model needs not.
     from intact.graph import narrow_caches
     from intact.lm.decoders.decoder_weights import DecoderWeights
@@ -126,9 +130,7 @@ def _quantized_decoder(
 
     choices, windows = dict(bits_of), []
     if text is not None:
-        if words is None:
-            raise QuantValueError("text", "no tokenizer for it", "one", "pass tokenizer=")
-        windows = cut_windows(words.encode(text), min(WINDOW, positions), WINDOWS)
+        windows = cut_windows(_words_for(text, words), min(WINDOW, positions), WINDOWS)
     if budgets != (None, None):
         from intact.lm.decoders.mixed_weights import WeightBudget, choose_bits
 
@@ -145,23 +147,65 @@ def _quantized_decoder(
     )  # fmt: skip
 
 
-def _load_exported(
-    folder: Path, positions: int | None, tokenizer: str | os.PathLike[str] | None, threads: int | None,
-    backend: str, cache: str,
-) -> LanguageModel:  # fmt: skip
-    from intact.graph import narrow_caches
-    from intact.lm.decoders.exported_decoder import read_exported_decoder
+def _exported_file(path: Path) -> Path | None:
+    """Return the ONNX file, or the genai_config.json that names it, where a path means one.
 
-    source = read_exported_decoder(folder / EXPORTED)
-    count = source.positions if positions is None else positions
-    if not 1 <= count <= source.positions:
-        want = f"1 to {source.positions}, as the file has angles for"
-        raise QuantValueError("positions", str(count), want, "export the model for more")
-    narrow_caches(source.model, cache)
-    engine = compile_model(source.model, threads=threads, backend=backend)
+    Raises:
+        FileFormatError: A folder holds several ONNX files, and none that is called model.onnx.
+    """
+    if path.suffix == ".onnx":
+        return path
+    if (path / EXPORTED).is_file():
+        return path / EXPORTED
+    if not path.is_dir() or any(path.glob("*.safetensors")):
+        return None
+    files = sorted({*path.glob("*.onnx"), *path.glob("onnx/*.onnx")})
+    named = [file for file in files if file.name == "model.onnx"]
+    if not named and len(files) > 1:
+        names = ", ".join(file.name for file in files[:4])
+        raise FileFormatError(str(path), f"{names}", "one model.onnx", "give the path of the file itself")
+    return next(iter(named or files), None)
+
+
+def _load_exported(
+    path: Path, *, weights: str, block: int, bits_of: Mapping[str, str], activations: str,
+    positions: int | None, threads: int | None, tokenizer: str | os.PathLike[str] | None, text: str | None,
+    method: str, progress: bool, backend: str, cache: str,
+) -> LanguageModel:  # fmt: skip
+    """Load an ONNX file, or the one that a genai_config.json names."""
+    from intact.graph import narrow_caches
+    from intact.lm.decoders.calibrated_weights import WINDOW, WINDOWS
+    from intact.lm.decoders.exported_decoder import read_exported_decoder, read_onnx_decoder
+    from intact.lm.decoders.exported_weights import quantize_exported
+
+    read = read_exported_decoder if path.name == EXPORTED else read_onnx_decoder
+    source, folder = read(path, positions), path.parent
     words = _tokenizer(folder, {}, source.json, tokenizer)
-    settings: dict[str, str | int] = {"family": source.family, "weights": "keep", "cache": cache}
-    return LanguageModel(engine, count, words, _template(folder, {}), settings)
+    model, windows = source.model, []
+    if weights == "keep" and (activations != DYNAMIC or text is not None):
+        raise QuantValueError(
+            "weights", "keep, with activations or a text", "the numerics of the ONNX file alone",
+            "choose a format of weights, such as int4",
+        )  # fmt: skip
+    if text is not None:
+        windows = cut_windows(_words_for(text, words), min(WINDOW, source.positions), WINDOWS)
+    model = quantize_exported(
+        model, windows, format=weights, block=block, method=method, activations=activations, bits_of=bits_of,
+        progress=progress,
+    )  # fmt: skip
+    narrow_caches(model, cache)
+    engine = compile_model(model, threads=threads, backend=backend)
+    settings: dict[str, str | int] = {"family": source.family, "weights": weights, "cache": cache}
+    if weights != "keep":
+        settings["block"] = block
+    return LanguageModel(engine, source.positions, words, _template(folder, {}), settings)
+
+
+def _words_for(text: str, words: Tokenizer | None) -> list[int]:
+    """Return the tokens of a text."""
+    if words is None:
+        raise QuantValueError("text", "no tokenizer for it", "one", "pass tokenizer=")
+    return words.encode(text)
 
 
 def save_model(model: LanguageModel, folder: str | os.PathLike[str]) -> None:

@@ -1,8 +1,8 @@
-"""Decoders that onnxruntime-genai's builder exported, with the inputs and outputs of `decoder_model`.
+"""Decoders that were exported to ONNX, with the inputs and outputs of `decoder_model`.
 
-The builder's graphs take a mask of positions and return logits behind every token and caches that grow. Here
-they take the numbers that they work out of the mask, gather the rows whose logits are wanted in front of the
-head, and write caches in place.
+Files of onnxruntime-genai's builder, of `optimum` and of torch's exporters take a mask of positions and return
+logits behind every token and caches that grow. Here they take the numbers that they work out of the mask, gather
+the rows whose logits are wanted in front of the head, and write caches in place.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intact.errors import FileFormatError, UnsupportedError
+from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph import (
+    DataType,
     Inserter,
     Model,
     Namer,
@@ -23,22 +24,37 @@ from intact.graph import (
     input_of,
     last_size,
     load,
+    pipelines,
     prune,
     refresh_shapes,
+    run_stages,
     set_shape,
 )
+from intact.lm.decoders.cached_decoder import DecoderPorts, write_caches
+from intact.lm.sequence_cache import STATE_ROWS
 from intact.reading import read_bytes
 
 _ATTENTION, _LAST, _TOTAL = "GroupQueryAttention", 5, 6
 _PRODUCTS = ("MatMulNBits", "MatMul", "Gemm")
-_ROW_BY_ROW = ("Mul", "Div", "Tanh", "Cast", "Add")
+_ROW_BY_ROW = ("Mul", "Div", "Tanh", "Cast", "Add", "Identity")
 """Operators between a head's product and logits: scales and caps."""
 _FIX = "export the model with onnxruntime-genai's builder, for the CPU"
+_USUAL_NAMES = {
+    "tokens": "input_ids", "mask": "attention_mask", "positions": "position_ids", "logits": "logits",
+    "keys": "past_key_values.%d.key", "values": "past_key_values.%d.value", "new_keys": "present.%d.key",
+    "new_values": "present.%d.value",
+}  # fmt: skip
+"""Names that `optimum` gives inputs and outputs."""
+_CONTEXTS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+"""Names that configurations of transformers have for the longest sequence."""
+LONGEST = 8192
+"""Positions of files that do not tell, and at most by default: tables of angles are as long."""
+_MOST = 2**24
 
 
 @dataclass(frozen=True)
 class ExportedDecoder:
-    """A folder that the builder wrote.
+    """A decoder in the form that `LanguageModel` runs.
 
     Attributes:
         model: An onnx-ir model with the inputs and outputs of `decoder_model`.
@@ -53,11 +69,12 @@ class ExportedDecoder:
     json: dict[str, Any]
 
 
-def read_exported_decoder(path: Path) -> ExportedDecoder:
+def read_exported_decoder(path: Path, positions: int | None = None) -> ExportedDecoder:
     """Read the ONNX file that a genai_config.json names, beside it.
 
     Args:
         path: The genai_config.json.
+        positions: The longest sequence; None: what the configuration says.
     Raises:
         FileFormatError, FileAccessError: A file is damaged, or cannot be read.
         UnsupportedError: The model has other inputs than tokens, a mask and caches, or attends otherwise.
@@ -66,46 +83,107 @@ def read_exported_decoder(path: Path) -> ExportedDecoder:
         config = json.loads(read_bytes(path))["model"]
         decoder = config["decoder"]
         inputs, outputs = decoder["inputs"], decoder["outputs"]
-        file, positions, head_size = decoder["filename"], config["context_length"], decoder["head_size"]
+        file, context, head_size = decoder["filename"], config["context_length"], decoder["head_size"]
         names = {
             "tokens": inputs["input_ids"], "mask": inputs["attention_mask"], "logits": outputs["logits"],
             "keys": inputs["past_key_names"], "values": inputs["past_value_names"],
             "new_keys": outputs["present_key_names"], "new_values": outputs["present_value_names"],
+            "positions": inputs.get("position_ids", _USUAL_NAMES["positions"]),
         }  # fmt: skip
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (AttributeError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise FileFormatError(str(path), f"'{error}'", "what the builder writes", _FIX) from error
     fits = all(isinstance(name, str) for name in (*names.values(), file, config.get("type", "")))
     fits = fits and Path(file).name == file and isinstance(head_size, int) and head_size > 0
-    if not fits or not isinstance(positions, int) or not 0 < positions <= 2**24:
+    if not fits or not isinstance(context, int) or not 0 < context <= _MOST:
         raise FileFormatError(str(path), "other settings", "what the builder writes", _FIX)
-    model = load(path.parent / file)
-    _Rewrite(model, names, head_size, str(path.parent / file)).apply()
-    return ExportedDecoder(model, str(config.get("type", "onnx")), positions, config)
+    return _read(path.parent / file, names, head_size, context, positions, config, "type")
+
+
+def read_onnx_decoder(path: Path, positions: int | None = None) -> ExportedDecoder:
+    """Read an ONNX file with the inputs and outputs of `optimum`, and the config.json beside it or above.
+
+    Args:
+        path: The ONNX file.
+        positions: The longest sequence; None: what the model was trained for, at most `LONGEST`.
+    Raises:
+        FileFormatError, FileAccessError, UnsupportedError: As `read_exported_decoder`.
+    """
+    config: dict[str, Any] = {}
+    for folder in (path.parent, path.parent.parent):
+        if (folder / "config.json").is_file():
+            config = _read_object(folder / "config.json")
+            break
+    sizes = [config.get(name) for name in _CONTEXTS if isinstance(config.get(name), int)]
+    context = min(max(int(sizes[0] or 1), 1), _MOST) if sizes else max(positions or 0, LONGEST)
+    head_size = config.get("head_dim") or 0
+    if positions is None:
+        positions = min(context, LONGEST)
+    return _read(path, _USUAL_NAMES, head_size, context, positions, config, "model_type")
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        record: Any = json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(str(path), f"'{error}'", "JSON", "export the model again") from error
+    if not isinstance(record, dict):
+        raise FileFormatError(str(path), "no object", "what transformers writes", "export the model again")
+    return record
+
+
+def _read(
+    path: Path, names: dict[str, str], head_size: int, context: int, positions: int | None,
+    config: dict[str, Any], family: str,
+) -> ExportedDecoder:  # fmt: skip
+    count = context if positions is None else positions
+    if not 1 <= count <= context:
+        raise QuantValueError("positions", str(count), f"1 to {context}, as the model has", "ask for fewer")
+    model = load(path)
+    _Rewrite(model, names, head_size, count, str(path)).apply()
+    return ExportedDecoder(model, str(config.get(family, "onnx")), count, config)
 
 
 class _Rewrite:
     """Gives one graph its other inputs and outputs, in place."""
 
-    def __init__(self, model: Model, names: dict[str, str], head_size: int, where: str) -> None:
-        self._head_size = head_size
+    def __init__(
+        self, model: Model, names: dict[str, str], head_size: int, positions: int, where: str
+    ) -> None:
+        self._head_size, self._positions = head_size, positions
         self._model, self._graph, self._where = model, model.graph, where
         self._names = names
-        self._namer = Namer(model.graph)
 
     def apply(self) -> None:
         attentions = [node for node in self._graph if node.op_type == _ATTENTION]
-        if not attentions:
-            raise self._refuse("no GroupQueryAttention", "layers with caches")
-        self._take_lengths(attentions)
         tokens = self._find(self._names["tokens"])
-        tokens.name = "tokens"
+        if attentions:
+            self._take_lengths(attentions)
+            self._rename_caches(self._graph.inputs, ("keys", "values"), "")
+            self._rename_caches(self._graph.outputs, ("new_keys", "new_values"), "new_")
+        else:
+            self._write_caches(tokens)
+        tokens.name, tokens.dtype = "tokens", DataType.INT64
         set_shape(tokens, ["batch", "tokens"])
-        self._rename_caches(self._graph.inputs, ("keys", "values"), "")
-        self._rename_caches(self._graph.outputs, ("new_keys", "new_values"), "new_")
         self._gather_rows()
         prune(self._model)
-        self._drop_mask()
+        self._drop_inputs()
         refresh_shapes(self._model)
+
+    def _write_caches(self, tokens: Value) -> None:
+        """Write decomposed attention as GroupQueryAttention."""
+        run_stages(self._model, (*pipelines.IMPORT, pipelines.ATTENTION, pipelines.LIFT_CONSTANTS, pipelines.PRUNE))
+        patterns = [_pattern(self._names[kind]) for kind in ("keys", "values")]
+        pasts = tuple(
+            value for value in self._graph.inputs if any(p.fullmatch(value.name or "") for p in patterns)
+        )
+        inputs = {value.name: value for value in self._graph.inputs}
+        mask, positions = (inputs.get(self._names[kind]) for kind in ("mask", "positions"))
+        known = {tokens, mask, positions, *pasts}
+        unknown = [value.name for value in self._graph.inputs if value not in known]
+        if unknown:
+            raise self._refuse(f"an input '{unknown[0]}'", "tokens, a mask, positions and caches")
+        ports = DecoderPorts(tokens, mask, positions, pasts, self._logits())
+        write_caches(self._model, ports, self._positions, self._where)
 
     def _take_lengths(self, attentions: list[Node]) -> None:
         """Read the places of the last tokens, and the longest sequence, from inputs."""
@@ -123,6 +201,13 @@ class _Rewrite:
                     self._graph.inputs.append(added[index])
                 node.replace_input_with(index, added[index])
 
+    def _logits(self) -> Value:
+        """Return the output with the logits."""
+        for value in self._graph.outputs:
+            if value.name == self._names["logits"]:
+                return value
+        raise self._refuse(f"no '{self._names['logits']}'", "the outputs that its configuration names")
+
     def _find(self, name: str) -> Value:
         """Return the input of this name."""
         for value in self._graph.inputs:
@@ -132,7 +217,7 @@ class _Rewrite:
 
     def _rename_caches(self, values: Any, kinds: tuple[str, str], prefix: str) -> None:
         for kind in kinds:
-            pattern = re.compile(re.escape(self._names[kind]).replace("%d", r"(\d{1,6})"))
+            pattern = _pattern(self._names[kind])
             for value in values:
                 match = pattern.fullmatch(value.name or "")
                 if match is None:
@@ -141,18 +226,17 @@ class _Rewrite:
                 if value.shape is None or len(value.shape) != 4:
                     raise self._refuse(f"'{value.name}' without 4 axes", "[batch, heads, room, size]")
                 _, heads, _, size = value.shape
-                size = size if isinstance(size, int) else self._head_size  # the builder may leave it open
+                if not isinstance(size, int):  # the builder may leave it open
+                    size = self._head_size or None
                 set_shape(value, ["batch", heads if isinstance(heads, int) else None, "room", size])
         unknown = {value.name for value in values if not str(value.name).startswith((*kinds, "new_"))}
-        own = {"tokens", "last", "total", self._names["mask"], self._names["logits"]}
+        own = {"last", "total", *(self._names[name] for name in ("tokens", "mask", "positions", "logits"))}
         if unknown - own:
             raise self._refuse(f"'{min(unknown - own)}'", "tokens, a mask and caches; logits and caches")
 
     def _gather_rows(self) -> None:
         """Gather the wanted rows in front of the head's product."""
-        logits = next((v for v in self._graph.outputs if v.name == self._names["logits"]), None)
-        if logits is None:
-            raise self._refuse(f"no '{self._names['logits']}'", "the outputs that its configuration names")
+        logits = self._logits()
         node, path = logits.producer(), [logits]
         while node is not None and node.op_type in _ROW_BY_ROW:
             path += [value for value in node.inputs[:2] if value is not None and value.const_value is None][
@@ -162,24 +246,37 @@ class _Rewrite:
         x = None if node is None or node.op_type not in _PRODUCTS else node.inputs[0]
         if node is None or x is None or logits.uses():
             raise self._refuse("logits of another kind", "those of a linear layer")
-        rows = Value(name="rows", type=self._find("tokens").type)
-        set_shape(rows, ["wanted"])
-        self._graph.inputs.append(rows)
-        insert = Inserter(self._graph, node, self._namer)
-        flat = insert.node("Flatten", [x], "wanted.flat", dtype=x.dtype, shape=None, axis=2)
-        wanted = insert.node("Gather", [flat, rows], "wanted.rows", dtype=x.dtype, shape=None, axis=0)
-        node.replace_input_with(0, wanted)
+        insert = Inserter(self._graph, node, Namer(self._graph))
+        flat = insert.node("Flatten", [x], "tokens.flat", dtype=x.dtype, shape=None, axis=2)
+        gathered = []
+        for name, size in (("rows", "wanted"), (STATE_ROWS, "states")):
+            rows = Value(name=name)
+            rows.dtype = DataType.INT64
+            set_shape(rows, [size])
+            self._graph.inputs.append(rows)
+            gathered.append(
+                insert.node("Gather", [flat, rows], f"{size}.rows", dtype=x.dtype, shape=None, axis=0)
+            )
+        node.replace_input_with(0, gathered[0])
+        gathered[1].name = "states"
+        set_shape(gathered[1], ["states", last_size(x)])
+        self._graph.outputs.append(gathered[1])
         logits.name = "logits"
         for value in path:
             set_shape(value, ["wanted", last_size(value)])
 
-    def _drop_mask(self) -> None:
+    def _drop_inputs(self) -> None:
         for value in list(self._graph.inputs):
-            if value.name != self._names["mask"]:
+            if value.name not in (self._names["mask"], self._names["positions"]):
                 continue
             for use in value.uses():
-                raise self._refuse(f"node '{use.node.name}' that reads the mask", "lengths alone")
+                raise self._refuse(f"node '{use.node.name}' that reads '{value.name}'", "lengths alone")
             self._graph.inputs.remove(value)
 
     def _refuse(self, got: str, want: str) -> UnsupportedError:
         return UnsupportedError(self._where, got, want, _FIX)
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return what finds the names of all layers' caches."""
+    return re.compile(re.escape(name).replace("%d", r"(\d{1,6})"))

@@ -1,0 +1,239 @@
+"""Attention that a file writes as MatMul, Softmax and MatMul: its queries, keys, values and masks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from intact.errors import UnsupportedError
+from intact.graph import Graph, Node, Value, is_op, ops
+from intact.lm.decoders.position_values import FIX, PositionValues
+
+_CASTS = ("Cast", "Identity", "Dropout")
+_MOVES = (*_CASTS, "Transpose", "Reshape", "Expand", "Unsqueeze", "Squeeze", "Tile")
+_SCORES = (*_CASTS, "Add", "Sub", "Mul", "Div", "Where", "Tanh")
+_FAR = 256
+"""Values that are looked at on the way to the projection of queries."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What an operator does to scores that may not count.
+
+    Attributes:
+        value: What is added to scores, or the condition of a Where.
+        kind: "added", "kept" where the condition holds, or "dropped" where it holds.
+    """
+
+    value: Value
+    kind: str
+
+
+@dataclass(frozen=True)
+class DecomposedAttention:
+    """One layer's attention.
+
+    Attributes:
+        softmax, product: Its nodes; the second multiplies by the values.
+        q: [batch, heads, tokens, size], without what scales it.
+        keys, values: [batch, kv heads, past + tokens, size], before they are repeated for groups.
+        new_keys, new_values: Those of the new tokens.
+        past_keys, past_values: Inputs of the graph; None where there is no cache.
+        masks: Of the scores.
+        heads, kv_heads: How many.
+        size, value_size: Of a query and key, and of a value.
+    """
+
+    softmax: Node
+    product: Node
+    q: Value
+    keys: Value
+    values: Value
+    new_keys: Value
+    new_values: Value
+    past_keys: Value | None
+    past_values: Value | None
+    masks: tuple[Mask, ...]
+    heads: int
+    kv_heads: int
+    size: int
+    value_size: int
+
+    @property
+    def name(self) -> str:
+        """Name of its Softmax, for errors."""
+        return self.softmax.name or ""
+
+
+def find_attentions(
+    graph: Graph, positions: PositionValues, pasts: Sequence[Value], where: str
+) -> list[DecomposedAttention]:
+    """Find the attention of each layer, in the order of the graph.
+
+    Args:
+        graph: Of a decoder.
+        positions: Tells which values follow from positions and masks.
+        pasts: Inputs with keys and values; none: the file keeps no cache.
+        where: The file, for errors.
+    Raises:
+        UnsupportedError: A Softmax is no attention that is known; names the node.
+    """
+    finder = _Finder(positions, tuple(pasts), where)
+    return [finder.read(node) for node in graph if is_op(node, "Softmax") and node.outputs[0].uses()]
+
+
+class _Finder:
+    """Reads attention back from its Softmax."""
+
+    def __init__(self, positions: PositionValues, pasts: tuple[Value, ...], where: str) -> None:
+        self._positions, self._pasts, self._where = positions, pasts, where
+
+    def read(self, softmax: Node) -> DecomposedAttention:
+        self._node = softmax
+        product = self._product_behind(softmax)
+        scores, masks = self._product_before(softmax)
+        q = self._unscaled(scores.inputs[0])
+        keys, new_keys, past_keys = self._source(scores.inputs[1])
+        values, new_values, past_values = self._source(product.inputs[1])
+        sizes = [self._head_sizes(new, past) for new, past in ((new_keys, past_keys), (new_values, past_values))]
+        (kv_heads, size), (_, value_size) = sizes
+        heads = self._columns(q) // size
+        if sizes[0][0] != sizes[1][0] or heads < 1 or heads % kv_heads:
+            raise self.refuse(f"{heads} heads of queries for {sizes} of keys and values", "groups of one size")
+        return DecomposedAttention(
+            softmax, product, q, keys, values, new_keys, new_values, past_keys, past_values, masks, heads,
+            kv_heads, size, value_size,
+        )  # fmt: skip
+
+    def refuse(self, got: str, want: str) -> UnsupportedError:
+        return UnsupportedError(f"{self._where}: node '{self._node.name}' (Softmax)", got, want, FIX)
+
+    def _product_behind(self, softmax: Node) -> Node:
+        """Return the MatMul of probabilities and values, behind casts and guards against NaN."""
+        waiting = deque([softmax.outputs[0]])
+        while waiting:
+            for use in waiting.popleft().uses():
+                if is_op(use.node, "MatMul") and use.idx == 0:
+                    return use.node
+                if is_op(use.node, *_CASTS) or (is_op(use.node, "Where") and use.idx > 0):
+                    waiting.append(use.node.outputs[0])
+        raise self.refuse("no MatMul behind it", "probabilities that are multiplied by values")
+
+    def _product_before(self, softmax: Node) -> tuple[Node, tuple[Mask, ...]]:
+        """Return the MatMul of queries and keys, and the masks on the way from it to the Softmax."""
+        value, masks = softmax.inputs[0], list[Mask]()
+        while True:
+            node = None if value is None else value.producer()
+            if node is None:
+                raise self.refuse("scores that no node makes", "a MatMul of queries and keys")
+            if is_op(node, "MatMul"):
+                return node, tuple(masks)
+            data = [i for i, x in enumerate(node.inputs) if x is not None and x not in self._positions]
+            if not is_op(node, *_SCORES) or len(data) != 1:
+                got = f"node '{node.name}' ({node.op_type}) in front of it"
+                raise self.refuse(got, "a MatMul of queries and keys, with scales, caps and masks")
+            masks += self._masks_of(node, data[0])
+            value = node.inputs[data[0]]
+
+    def _masks_of(self, node: Node, data: int) -> list[Mask]:
+        if is_op(node, "Where"):
+            condition = node.inputs[0]
+            if condition is None or data == 0:
+                raise self.refuse(f"node '{node.name}' (Where) that asks for scores", "a mask")
+            return [Mask(condition, "kept" if data == 1 else "dropped")]
+        if is_op(node, "Add"):
+            addend = node.inputs[1 - data]
+            assert addend is not None
+            return [Mask(addend, "added")]
+        return []
+
+    def _unscaled(self, value: Value | None) -> Value:
+        """Return a value without casts and products with single numbers."""
+        while value is not None and (node := value.producer()) is not None:
+            if is_op(node, *_CASTS):
+                value = node.inputs[0]
+            elif (source := self._scaled_source(node)) is not None:
+                value = source
+            else:
+                break
+        if value is None:
+            raise self.refuse("a MatMul without inputs", "queries and keys")
+        return value
+
+    def _scaled_source(self, node: Node) -> Value | None:
+        """Return what a Mul or Div scales by a single number."""
+        if not is_op(node, "Mul", "Div"):
+            return None
+        x, y = node.inputs
+        for data, number in ((x, y), (y, x))[: 1 if node.op_type == "Div" else 2]:
+            if data not in self._positions and self._positions.single_number(number):
+                return data
+        return None
+
+    def _source(self, value: Value | None) -> tuple[Value, Value, Value | None]:
+        """Return all keys or values, those of new tokens, and those of the past."""
+        if not self._pasts:
+            source = self._ungrouped(value)
+            return source, source, None
+        while value is not None and (node := value.producer()) is not None:
+            if is_op(node, "Concat") and node.inputs[0] in self._pasts:
+                return self._appended(node)
+            if is_op(node, *_MOVES):
+                value = node.inputs[0]
+            elif (source := self._scaled_source(node)) is not None:
+                value = source
+            else:
+                got = f"node '{node.name}' ({node.op_type})"
+                raise self.refuse(f"{got} between the cache and it", "a cache that is joined with new tokens")
+        raise self.refuse("keys or values that no cache holds", "a cache that is joined with new tokens")
+
+    def _appended(self, concat: Node) -> tuple[Value, Value, Value]:
+        past, *new = concat.inputs
+        if past is None or len(new) != 1 or new[0] is None or ops.Concat.of(concat).axis not in (2, -2):
+            got = f"node '{concat.name}' (Concat)"
+            raise self.refuse(got, "a past [batch, heads, tokens, size] and new tokens on axis 2")
+        return concat.outputs[0], new[0], past
+
+    def _ungrouped(self, value: Value | None) -> Value:
+        """Return keys or values before they are transposed for the product, and repeated for groups."""
+        value = self._unscaled(value)
+        node = value.producer()
+        if node is not None and is_op(node, "Transpose") and ops.Transpose.of(node).perm == (0, 1, 3, 2):
+            value = self._unscaled(node.inputs[0])
+        chain, source = ("Reshape", "Expand", "Unsqueeze"), value
+        for op_type in chain:
+            node = source.producer()
+            if node is None or not is_op(node, op_type) or node.inputs[0] is None:
+                return value
+            source = node.inputs[0]
+        return source
+
+    def _head_sizes(self, new: Value, past: Value | None) -> tuple[int, int]:
+        """Return the number of heads of keys or values, and their size."""
+        for value in (past, new):
+            if value is not None and value.shape is not None and len(value.shape) == 4:
+                heads, size = value.shape[1], value.shape[3]
+                if isinstance(heads, int) and isinstance(size, int) and heads > 0 and size > 0:
+                    return heads, size
+        size = None if new.shape is None or len(new.shape) != 4 else new.shape[3]
+        if not isinstance(size, int) or size < 1:
+            raise self.refuse(f"'{new.name}' of shape {new.shape}", "[batch, heads, tokens, size] of known size")
+        return max(self._columns(new) // size, 1), size
+
+    def _columns(self, value: Value) -> int:
+        """Return the last size of the tensor [batch, tokens, columns] that a value is laid out from."""
+        waiting, seen = deque([value]), set[Value]()
+        while waiting and len(seen) < _FAR:
+            x = waiting.popleft()
+            if x in seen or x in self._positions:
+                continue
+            seen.add(x)
+            if x.shape is not None and len(x.shape) == 4 and isinstance(x.shape[1], int):
+                if isinstance(x.shape[3], int):
+                    return x.shape[1] * x.shape[3]
+            if x.shape is not None and len(x.shape) == 3 and isinstance(x.shape[2], int):
+                return x.shape[2]
+            node = x.producer()
+            waiting += [] if node is None else [source for source in node.inputs if source is not None]
+        raise self.refuse(f"'{value.name}', of which nobody tells how many heads it has", "known sizes")

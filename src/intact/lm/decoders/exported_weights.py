@@ -1,0 +1,86 @@
+"""Choose codes for the float weights of an exported decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import QuantValueError
+from intact.graph import Model, Node
+from intact.lm.decoders.weight_encoder import FLOAT, KEEP
+from intact.lm.sequence_cache import STATE_ROWS
+from intact.ptq.blocks import BlockFormat, quantize_weights
+
+_HEAD = "head"
+
+
+def quantize_exported(
+    model: Model, windows: Sequence[NDArray[np.int64]], *, format: str, block: int, method: str,
+    activations: str, bits_of: Mapping[str, str], progress: bool = False,
+) -> Model:  # fmt: skip
+    """Quantize the float weights of products of an exported decoder.
+
+    Args:
+        model: With the inputs and outputs of `decoder_model`.
+        windows: Tokens of a text, [length] each; none: codes are the nearest ones.
+        format, block, method, activations: As for `intact.ptq.quantize_weights`; formats "keep" and "float32"
+            change nothing.
+        bits_of: The format of "head", where it has another one.
+        progress: Show a progress bar.
+    Returns:
+        An onnx-ir model.
+    Raises:
+        QuantValueError: A setting is wrong, or no product has float weights.
+    """
+    unknown = set(bits_of) - {_HEAD, "embedding"}
+    if unknown:
+        got = f"'{min(unknown)}', in a file whose layers have names of their own"
+        raise QuantValueError("bits_of", got, _HEAD, "load the Hugging Face folder that it was exported from")
+    head = head_node(model).name or ""
+    head_format = bits_of.get(_HEAD, format)
+    if format in (KEEP, FLOAT):
+        if head_format in (KEEP, FLOAT):
+            return model
+        include, exclude, formats = [head], [], {head: head_format}
+    elif head_format in (KEEP, FLOAT):
+        include, exclude, formats = [], [head], {}
+    else:
+        include, exclude, formats = [], [], {head: head_format}
+    grids = {BlockFormat(name, block).bits for name in (format, head_format) if name not in (KEEP, FLOAT)}
+    result = quantize_weights(
+        model, [_prompt_inputs(model, window) for window in windows] or None,
+        weights=head_format if format in (KEEP, FLOAT) else format, block=block, method=method,
+        activations=activations, formats=formats, include=include, exclude=exclude, progress=progress,
+        operator="MatMulNBits" if grids <= {2, 4, 8} and block in _POWERS else "BlockLinear",
+    )  # fmt: skip
+    return result.model
+
+
+_POWERS = (16, 32, 64, 128, 256)
+"""Blocks that MatMulNBits has."""
+
+
+def head_node(model: Model) -> Node:
+    """Return the node that gathered rows go into: the product of the head."""
+    rows = next(value for value in model.graph.inputs if value.name == "rows")
+    (gather,) = (use.node for use in rows.uses())
+    (use,) = gather.outputs[0].uses()
+    return use.node
+
+
+def _prompt_inputs(model: Model, window: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """Return the inputs of a prompt with no past: one array serves as all empty caches of a shape."""
+    length, arrays = len(window), dict[tuple[int, ...], NDArray[Any]]()
+    inputs: dict[str, NDArray[Any]] = {
+        "tokens": window[None], "last": np.array([length - 1], np.int32), "total": np.array(length, np.int32),
+        "rows": np.array([0]), STATE_ROWS: np.array([0]),
+    }  # fmt: skip
+    for value in model.graph.inputs:
+        if value.shape is not None and len(value.shape) == 4:
+            heads, size = (axis for axis in (value.shape[1], value.shape[3]) if isinstance(axis, int))
+            shape = (1, heads, length, size)
+            inputs[str(value.name)] = arrays.setdefault(shape, np.zeros(shape, np.float32))
+    return inputs

@@ -1,0 +1,192 @@
+"""Rotary embedding that a file writes as products with sines and cosines: its angles, read off its values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import UnsupportedError
+from intact.graph import Graph, Value, is_op
+from intact.lm.decoders.position_values import FIX, GraphPart, Lengths, PositionValues
+
+_ROTATING = ("Add", "Cast", "Concat", "Identity", "Mul", "Neg", "Slice", "Split", "Sub")
+_FEW, _RANK = 7, 4
+_CLOSE = 1e-5
+Reals = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """What RotaryEmbedding is told of a rotation.
+
+    Attributes:
+        cosines, sines: float32 [positions, pairs].
+        interleaved: Pairs are neighbours.
+    """
+
+    cosines: Reals
+    sines: Reals
+    interleaved: bool
+
+    def equals(self, other: Rotation) -> bool:
+        """Return whether both rotate alike."""
+        return self.interleaved == other.interleaved and all(
+            np.array_equal(x, y)
+            for x, y in ((self.cosines, other.cosines), (self.sines, other.sines))
+        )
+
+    def matrix(self, position: int, size: int) -> Reals:
+        """Return what maps a head of `size` elements to the rotated one, at a position."""
+        pairs = self.cosines.shape[1]
+        first, second = pair_places(pairs, self.interleaved)
+        matrix = np.eye(size, dtype=np.float32)
+        cos, sin = self.cosines[position], self.sines[position]
+        matrix[first, first] = matrix[second, second] = cos
+        matrix[first, second], matrix[second, first] = -sin, sin
+        return matrix
+
+
+def pair_places(pairs: int, interleaved: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the places of the first and of the second elements of all pairs."""
+    places = np.arange(2 * pairs)
+    return (places[::2], places[1::2]) if interleaved else (places[:pairs], places[pairs:])
+
+
+class RotationFinder:
+    """Finds what rotates queries and keys.
+
+    Args:
+        graph: Of a decoder.
+        positions: Computes angles.
+        most: The longest sequence: tables of angles are as long.
+    """
+
+    def __init__(self, graph: Graph, positions: PositionValues, most: int) -> None:
+        self._positions, self._most = positions, most
+        self._places = {node: index for index, node in enumerate(graph)}
+        self._rotations: list[Rotation] = []
+
+    def find(self, value: Value, heads: int, size: int) -> tuple[Value, Rotation] | None:
+        """Return what is rotated to `value`, and how; None where nothing is, or not by a known form.
+
+        Args:
+            value: [batch, heads, tokens, size], or [batch, tokens, heads, size].
+            heads, size: Of it.
+        Raises:
+            UnsupportedError: The angles of a position depend on how long the sequence is.
+        """
+        for source in self._dominators(value):
+            try:
+                part = self._positions.part([value], [source])
+            except UnsupportedError:  # it reads more than positions and this one tensor
+                return None
+            for layout in _layouts(source, heads, size):
+                rotation = self._read(_Rotated(part, source, layout), value)
+                if rotation is not None:
+                    return source, rotation
+        return None
+
+    def _dominators(self, value: Value) -> Iterator[Value]:
+        """Yield tensors that all paths to `value` come through, from the nearest on."""
+        frontier = {value}
+        while True:
+            last = max(frontier, key=self._place)
+            node = last.producer()
+            if node is None or not is_op(node, *_ROTATING):
+                return
+            frontier.discard(last)
+            frontier.update(x for x in node.inputs if x is not None and x not in self._positions)
+            if not frontier:
+                return
+            if len(frontier) == 1:
+                (only,) = frontier
+                if only.shape is None or len(only.shape) == _RANK:
+                    yield only
+
+    def _place(self, value: Value) -> int:
+        node = value.producer()
+        return -1 if node is None else self._places[node]
+
+    def _read(self, rotated: _Rotated, value: Value) -> Rotation | None:
+        """Return the rotation that a part of the graph computes."""
+        few = min(_FEW, self._most)
+        first, last = Lengths(0, few), Lengths(self._most - few, few)
+        matrices = {lengths: found for lengths in (first, last) if (found := rotated.matrices(lengths)) is not None}
+        pairs = _count_pairs(matrices[last]) if len(matrices) == 2 or first == last else 0
+        if pairs == 0:
+            return None
+        for rotation in self._rotations:
+            if _fits(rotation, matrices):
+                return rotation
+        for interleaved in (False, True):
+            cosines, sines = rotated.tables(Lengths(0, self._most), pairs, interleaved)
+            rotation = Rotation(cosines, sines, interleaved)
+            if _fits(rotation, matrices):
+                self._rotations.append(rotation)
+                return rotation
+            if _fits(rotation, {last: matrices[last]}):
+                got = "angles of a position that depend on how long the sequence is"
+                raise UnsupportedError(f"'{value.name}'", got, "angles of positions alone", FIX)
+        return None
+
+
+def _fits(rotation: Rotation, matrices: Mapping[Lengths, Reals]) -> bool:
+    """Return whether a rotation has matrices [tokens, size, size] at the positions of new tokens."""
+    return all(
+        np.allclose(matrix, rotation.matrix(lengths.past + token, len(matrix)), atol=_CLOSE)
+        for lengths, found in matrices.items()
+        for token, matrix in enumerate(found)
+    )
+
+
+class _Rotated:
+    """A part of a graph that rotates one tensor, with the tensor's layout."""
+
+    def __init__(self, part: GraphPart, source: Value, layout: tuple[int, int, int]) -> None:
+        self._part, self._source = part, source
+        self._token_axis, self._heads, self.size = layout
+
+    def run(self, lengths: Lengths, heads: Reals) -> Reals | None:
+        """Rotate the same head at every position; return float32 [tokens, size] of it."""
+        shape = [1, self._heads, self._heads, self.size]
+        shape[self._token_axis] = lengths.tokens
+        x = np.broadcast_to(heads, shape).astype(np.float32)
+        (y,) = self._part.run(lengths, {self._source: x})
+        if y.shape != tuple(shape):
+            return None
+        rows = y[0, 0] if self._token_axis == 2 else y[0, :, 0]
+        return np.asarray(rows, np.float32)
+
+    def matrices(self, lengths: Lengths) -> Reals | None:
+        """Return what maps heads to rotated ones, [tokens, size, size]."""
+        columns = [self.run(lengths, row) for row in np.eye(self.size, dtype=np.float32)]
+        found = [column for column in columns if column is not None]
+        return np.stack(found, axis=2) if len(found) == self.size else None
+
+    def tables(self, lengths: Lengths, pairs: int, interleaved: bool) -> tuple[Reals, Reals]:
+        """Return cosines and sines [tokens, pairs]: what pairs (1, 0) become."""
+        first, second = pair_places(pairs, interleaved)
+        head = np.zeros(self.size, np.float32)
+        head[first] = 1
+        rows = self.run(lengths, head)
+        assert rows is not None
+        return np.ascontiguousarray(rows[:, first]), np.ascontiguousarray(rows[:, second])
+
+
+def _count_pairs(matrices: Reals) -> int:
+    """Return how many pairs rotate at the last position: pairs stand in front of what stays."""
+    turned = np.flatnonzero((np.abs(matrices[-1] - np.eye(matrices.shape[1])) > 0).any(axis=1))
+    return 0 if not turned.size else (int(turned[-1]) + 2) // 2
+
+
+def _layouts(source: Value, heads: int, size: int) -> Sequence[tuple[int, int, int]]:
+    """Return axes of tokens that a tensor may have, with its heads and size: one head where it is open."""
+    shape = source.shape
+    for axis in (2, 1):
+        other = None if shape is None else shape[3 - axis]
+        if isinstance(other, int) and other == heads and not isinstance(shape[axis] if shape else None, int):
+            return [(axis, heads, size)]
+    return [(2, 1, size), (1, 1, size)]
