@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
 from intact.lm.decoders.decomposed_attention import DecomposedAttention, Mask
-from intact.lm.decoders.position_values import FIX, Lengths, PositionValues
+from intact.lm.decoders.position_values import FIX, GraphPart, Lengths, PositionValues
 
 _EXCLUDED = -1e4
 """Scores that mean: this token does not count. Masks hold at most this."""
@@ -69,13 +69,15 @@ class _Windows:
     ) -> None:
         self._attentions, self._most, self._where = attentions, most, where
         self._masks = list({mask.value: mask for attention in attentions for mask in attention.masks})
+        self._positions = positions
         self._part = positions.part(self._masks) if self._masks else None
 
     def read(self) -> list[int]:
-        few = min(3, self._most)
-        long, short = Lengths(self._most - few, few), Lengths(0, min(24, self._most))
+        long = self._positions.lengths_until(self._most, min(3, self._most))
+        short = Lengths(0, min(24, self._most))
         windows = [int(kept[-1].sum()) % self._most for kept in self._kept(long)]
-        cases = [long, short, *(Lengths(max(w - 4, 0), min(9, self._most)) for w in {*windows} - {0})]
+        edges = [self._positions.lengths_until(window + 5, 9) for window in {*windows} - {0} if window > 4]
+        cases = [long, short, *edges]
         for lengths in cases:
             if lengths.total > self._most:
                 continue
@@ -120,8 +122,8 @@ def _read_form(
     scores = attention.softmax.inputs[0]
     assert scores is not None
     part = positions.part([scores, attention.product.outputs[0]], inputs)
-    form = _scale_and_cap(attention, part, window)
-    lengths = Lengths(4, 3) if attention.past_keys is not None else Lengths(0, 7)
+    form = _scale_and_cap(attention, part, positions, window)
+    lengths = positions.lengths_until(7, 3)
     rng = np.random.default_rng(0)
     q, keys, values = (rng.normal(size=shape).astype(np.float32) for shape in _shapes(attention, lengths))
     _, y = part.run(lengths, dict(zip(inputs, (q, keys, values), strict=True)))
@@ -132,9 +134,11 @@ def _read_form(
     return form
 
 
-def _scale_and_cap(attention: DecomposedAttention, part: Any, window: int) -> AttentionForm:
+def _scale_and_cap(
+    attention: DecomposedAttention, part: GraphPart, positions: PositionValues, window: int
+) -> AttentionForm:
     """Return the form whose scores for products 0, 1 and a large one are those of the graph."""
-    lengths = Lengths(3, 1) if attention.past_keys is not None else Lengths(0, 4)
+    lengths = positions.lengths_until(4, 1)
     q, keys, values = (np.zeros(shape, np.float32) for shape in _shapes(attention, lengths))
     q[..., 0] = 1
     keys[:, :, -2:, 0] = 1, _LARGE

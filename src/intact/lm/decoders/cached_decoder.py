@@ -21,17 +21,17 @@ from intact.graph import (
     Value,
     hand_over,
     is_op,
-    only_reader,
     ops,
     prune,
+    replace,
     set_shape,
 )
 from intact.lm.decoders.attention_form import AttentionForm, read_forms
 from intact.lm.decoders.decomposed_attention import DecomposedAttention, find_attentions
-from intact.lm.decoders.position_values import FIX, Lengths, PositionValues
+from intact.lm.decoders.position_values import FIX, PositionValues
 from intact.lm.decoders.rotations import Rotation, RotationFinder
 
-_HEADS_LAST = (0, 2, 1, 3)
+_HEADS_LAST, _KEYS_TURNED, _LAST_SWAPPED = (0, 2, 1, 3), (0, 2, 3, 1), (0, 1, 3, 2)
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class DecoderPorts:
         positions: Input [batch, tokens] or [tokens]; None for none.
         pasts: Inputs with keys and values [batch, heads, past, size].
         logits: Output [batch, tokens, vocabulary].
+        heads: How many heads queries have; 0 where nobody tells.
     """
 
     tokens: Value
@@ -51,6 +52,7 @@ class DecoderPorts:
     positions: Value | None
     pasts: tuple[Value, ...]
     logits: Value
+    heads: int = 0
 
 
 def write_caches(model: Model, ports: DecoderPorts, most: int, where: str) -> None:
@@ -81,15 +83,10 @@ class _Writer:
         self._tables: list[tuple[Rotation, tuple[Value, Value]]] = []
 
     def write(self) -> None:
-        attentions = find_attentions(self._graph, self._positions, self._ports.pasts, self._where)
+        ports = self._ports
+        attentions = find_attentions(self._graph, self._positions, ports.pasts, ports.heads, self._where)
         if not attentions:
             raise UnsupportedError(self._where, "no attention", "a decoder with a Softmax in each layer", FIX)
-        for attention in attentions:
-            for value, heads, size in (
-                (attention.keys, attention.kv_heads, attention.size),
-                (attention.values, attention.kv_heads, attention.value_size),
-            ):
-                self._positions.declare(value, ("batch", heads, "total", size))
         forms = read_forms(attentions, self._positions, self._most, self._where)
         rotations = [self._rotation(attention) for attention in attentions]
         self._last = self._input("last", ["batch"])
@@ -199,8 +196,8 @@ class _Writer:
     def _replace_output(self, attention: DecomposedAttention, insert: Inserter, y: Value) -> None:
         """Let what reads the attention read `y` [batch, tokens, columns]."""
         product = attention.product.outputs[0]
-        transpose = only_reader(product, "Transpose")
-        reshape = None if transpose is None else only_reader(transpose.outputs[0], "Reshape")
+        transpose = _only_data_reader(product, "Transpose")
+        reshape = None if transpose is None else _only_data_reader(transpose.outputs[0], "Reshape")
         is_plain = transpose is not None and ops.Transpose.of(transpose).perm == _HEADS_LAST
         if is_plain and reshape is not None and _rank(reshape.outputs[0]) in (None, 3):
             hand_over(reshape, reshape.outputs[0], y, self._namer)
@@ -243,6 +240,8 @@ class _Writer:
         """
         ports, offsets = self._ports, dict[Value, int]()
         roots = [value for value in (ports.mask, ports.positions, *ports.pasts) if value is not None]
+        if not ports.pasts:  # positions count the tokens of the call
+            roots += [node.outputs[0] for node in self._graph if is_op(node, "Shape")]
         waiting, seen = deque(roots), set[Value]()
         while waiting:
             value = waiting.popleft()
@@ -263,7 +262,8 @@ class _Writer:
         differences = set[int]()
         try:
             part = self._positions.part([value])
-            for lengths in _CASES:
+            for end, tokens in _CASES:
+                lengths = self._positions.lengths_until(end, tokens)
                 (array,) = part.run(lengths)
                 if array.shape != (1, lengths.tokens):
                     return None
@@ -282,8 +282,10 @@ class _Writer:
                 raise self._refuse(use.node, f"'{value.name}', which it reads")
             self._graph.inputs.remove(value)
         for past in ports.pasts:
-            for use in past.uses():
-                if not is_op(use.node, "GroupQueryAttention", domain=ops.MICROSOFT):
+            for use in list(past.uses()):
+                if _reads_batch(use.node):
+                    use.node.replace_input_with(0, ports.tokens)
+                elif not is_op(use.node, "GroupQueryAttention", domain=ops.MICROSOFT):
                     raise self._refuse(use.node, f"the cache '{past.name}', which it reads")
 
     def _refuse(self, node: Node, got: str) -> UnsupportedError:
@@ -292,7 +294,78 @@ class _Writer:
         )
 
 
-_CASES = (Lengths(5, 3), Lengths(2, 4))
+_CASES = (8, 3), (6, 4)
+"""Lengths of sequences, and new tokens, for which positions are looked at."""
+
+
+def simplify_for_caches(model: Model) -> None:
+    """Drop casts to the same type, and let keys be transposed by themselves, in place.
+
+    Before: ``Transpose(x, perm=(0, 2, 3, 1))``.
+    After: ``Transpose(Transpose(x, perm=(0, 2, 1, 3)), perm=(0, 1, 3, 2))``.
+    """
+    graph, namer = model.graph, Namer(model.graph)
+    for node in list(graph):
+        x = node.inputs[0] if node.inputs else None
+        if x is None:
+            continue
+        is_cast = is_op(node, "Cast") and x.dtype is not None and int(x.dtype) == ops.Cast.of(node).to
+        if (is_cast or is_op(node, "Identity")) and not (
+            node.outputs[0].is_graph_output() and (x.producer() is None or x.is_graph_output())
+        ):
+            replace(node, x, namer)
+        elif is_op(node, "Transpose") and ops.Transpose.of(node).perm == _KEYS_TURNED:
+            insert = Inserter(graph, node, namer)
+            heads = _heads_first(x) or insert.node(
+                "Transpose", [x], f"{node.name}.heads", dtype=x.dtype, shape=None, perm=_HEADS_LAST
+            )
+            if x.shape is not None and len(x.shape) == 4:
+                set_shape(heads, [_size(x, axis) for axis in _HEADS_LAST])
+            turned = insert.node(
+                "Transpose", [heads], f"{node.name}.turned", dtype=x.dtype, shape=node.outputs[0].shape,
+                perm=_LAST_SWAPPED,
+            )  # fmt: skip
+            replace(node, turned, namer)
+
+
+def _heads_first(value: Value) -> Value | None:
+    """Return what a Transpose makes of a tensor [batch, tokens, heads, size] by exchanging tokens and heads."""
+    nodes = (use.node for use in value.uses() if is_op(use.node, "Transpose"))
+    return next((node.outputs[0] for node in nodes if ops.Transpose.of(node).perm == _HEADS_LAST), None)
+
+
+def _size(value: Value, axis: int) -> int | str | None:
+    assert value.shape is not None
+    size = value.shape[axis]
+    return size if isinstance(size, int) else size.value
+
+
+def _reads_batch(node: Node) -> bool:
+    """Return whether a node reads the number of sequences alone of a tensor's sizes."""
+    if not is_op(node, "Shape"):
+        return False
+    form = ops.Shape.of(node)
+    if (form.start, form.end) == (0, 1):
+        return True
+    return form.start == 0 and all(
+        is_op(use.node, "Gather") and use.idx == 0 and _number(use.node.inputs[1]) == 0
+        for use in node.outputs[0].uses()
+    )
+
+
+def _number(value: Value | None) -> int | None:
+    """Return the one integer that a constant holds."""
+    tensor = None if value is None else value.const_value
+    if tensor is None and value is not None and (node := value.producer()) is not None:
+        tensor = ops.stored_tensor(node)
+    array = None if tensor is None else tensor.numpy()
+    return int(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+
+def _only_data_reader(value: Value, op_type: str) -> Node | None:
+    """Return the node of a type that alone reads the elements of `value`; others read its sizes."""
+    readers = {use.node for use in value.uses() if not is_op(use.node, "Shape")}
+    return readers.pop() if len(readers) == 1 and is_op(next(iter(readers)), op_type) else None
 
 
 def _rank(value: Value) -> int | None:

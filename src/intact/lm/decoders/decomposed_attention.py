@@ -67,7 +67,7 @@ class DecomposedAttention:
 
 
 def find_attentions(
-    graph: Graph, positions: PositionValues, pasts: Sequence[Value], where: str
+    graph: Graph, positions: PositionValues, pasts: Sequence[Value], heads: int, where: str
 ) -> list[DecomposedAttention]:
     """Find the attention of each layer, in the order of the graph.
 
@@ -75,19 +75,22 @@ def find_attentions(
         graph: Of a decoder.
         positions: Tells which values follow from positions and masks.
         pasts: Inputs with keys and values; none: the file keeps no cache.
+        heads: How many heads queries have; 0: what their shapes tell.
         where: The file, for errors.
     Raises:
         UnsupportedError: A Softmax is no attention that is known; names the node.
     """
-    finder = _Finder(positions, tuple(pasts), where)
+    finder = _Finder(positions, tuple(pasts), heads, where)
     return [finder.read(node) for node in graph if is_op(node, "Softmax") and node.outputs[0].uses()]
 
 
 class _Finder:
     """Reads attention back from its Softmax."""
 
-    def __init__(self, positions: PositionValues, pasts: tuple[Value, ...], where: str) -> None:
-        self._positions, self._pasts, self._where = positions, pasts, where
+    def __init__(
+        self, positions: PositionValues, pasts: tuple[Value, ...], heads: int, where: str
+    ) -> None:
+        self._positions, self._pasts, self._heads, self._where = positions, pasts, heads, where
 
     def read(self, softmax: Node) -> DecomposedAttention:
         self._node = softmax
@@ -98,7 +101,15 @@ class _Finder:
         values, new_values, past_values = self._source(product.inputs[1])
         sizes = [self._head_sizes(new, past) for new, past in ((new_keys, past_keys), (new_values, past_values))]
         (kv_heads, size), (_, value_size) = sizes
-        heads = self._columns(q) // size
+        heads = self._heads or self._columns(q) // size
+        self._declare_groups(scores.inputs[1], keys, heads, size)
+        self._declare_groups(product.inputs[1], values, heads, value_size)
+        for value, count, length, columns in (
+            (q, heads, "tokens", size), (keys, kv_heads, "total", size),
+            (values, kv_heads, "total", value_size), (new_keys, kv_heads, "tokens", size),
+            (new_values, kv_heads, "tokens", value_size),
+        ):  # fmt: skip
+            self._positions.declare(value, ("batch", count, length, columns))
         if sizes[0][0] != sizes[1][0] or heads < 1 or heads % kv_heads:
             raise self.refuse(f"{heads} heads of queries for {sizes} of keys and values", "groups of one size")
         return DecomposedAttention(
@@ -167,7 +178,7 @@ class _Finder:
             return None
         x, y = node.inputs
         for data, number in ((x, y), (y, x))[: 1 if node.op_type == "Div" else 2]:
-            if data not in self._positions and self._positions.single_number(number):
+            if data not in self._positions and self._positions.count(number) == 1:
                 return data
         return None
 
@@ -177,8 +188,8 @@ class _Finder:
             source = self._ungrouped(value)
             return source, source, None
         while value is not None and (node := value.producer()) is not None:
-            if is_op(node, "Concat") and node.inputs[0] in self._pasts:
-                return self._appended(node)
+            if is_op(node, "Concat") and (past := self._past_of(node.inputs[0])) is not None:
+                return self._appended(node, past)
             if is_op(node, *_MOVES):
                 value = node.inputs[0]
             elif (source := self._scaled_source(node)) is not None:
@@ -188,9 +199,22 @@ class _Finder:
                 raise self.refuse(f"{got} between the cache and it", "a cache that is joined with new tokens")
         raise self.refuse("keys or values that no cache holds", "a cache that is joined with new tokens")
 
-    def _appended(self, concat: Node) -> tuple[Value, Value, Value]:
-        past, *new = concat.inputs
-        if past is None or len(new) != 1 or new[0] is None or ops.Concat.of(concat).axis not in (2, -2):
+    def _past_of(self, value: Value | None) -> Value | None:
+        """Return the cache that a value is; one that is joined with an empty constant, too."""
+        if value is None or value in self._pasts:
+            return value
+        node = value.producer()
+        if not is_op(node, "Concat") or node is None:
+            return None
+        data = [x for x in node.inputs if x not in self._positions]
+        rest = [x for x in node.inputs if x in self._positions]
+        if len(data) == 1 and data[0] in self._pasts and all(self._positions.count(x) == 0 for x in rest):
+            return data[0]
+        return None
+
+    def _appended(self, concat: Node, past: Value) -> tuple[Value, Value, Value]:
+        _, *new = concat.inputs
+        if len(new) != 1 or new[0] is None or ops.Concat.of(concat).axis not in (2, -2):
             got = f"node '{concat.name}' (Concat)"
             raise self.refuse(got, "a past [batch, heads, tokens, size] and new tokens on axis 2")
         return concat.outputs[0], new[0], past
@@ -208,6 +232,14 @@ class _Finder:
                 return value
             source = node.inputs[0]
         return source
+
+    def _declare_groups(self, value: Value | None, source: Value, heads: int, size: int) -> None:
+        """State the sizes of keys or values that are repeated for groups."""
+        while value is not None and value is not source and (node := value.producer()) is not None:
+            if is_op(node, "Reshape"):
+                self._positions.declare(value, ("batch", heads, "total", size))
+                return
+            value = self._scaled_source(node) or node.inputs[0]
 
     def _head_sizes(self, new: Value, past: Value | None) -> tuple[int, int]:
         """Return the number of heads of keys or values, and their size."""

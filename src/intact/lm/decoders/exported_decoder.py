@@ -30,7 +30,7 @@ from intact.graph import (
     run_stages,
     set_shape,
 )
-from intact.lm.decoders.cached_decoder import DecoderPorts, write_caches
+from intact.lm.decoders.cached_decoder import DecoderPorts, simplify_for_caches, write_caches
 from intact.lm.sequence_cache import STATE_ROWS
 from intact.reading import read_bytes
 
@@ -47,8 +47,10 @@ _USUAL_NAMES = {
 """Names that `optimum` gives inputs and outputs."""
 _CONTEXTS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 """Names that configurations of transformers have for the longest sequence."""
-LONGEST = 8192
-"""Positions of files that do not tell, and at most by default: tables of angles are as long."""
+_HEADS = ("num_attention_heads", "n_head")
+"""Names that they have for the number of heads of queries."""
+_LONGEST, _LONGEST_MASK = 8192, 2048
+"""Positions at most by default: tables of angles are as long; masks of files without a cache as long and wide."""
 _MOST = 2**24
 
 
@@ -67,6 +69,19 @@ class ExportedDecoder:
     family: str
     positions: int
     json: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _HeadSizes:
+    """What a configuration says of heads; 0: nothing.
+
+    Attributes:
+        size: Of each.
+        heads: Of queries.
+    """
+
+    size: int = 0
+    heads: int = 0
 
 
 def read_exported_decoder(path: Path, positions: int | None = None) -> ExportedDecoder:
@@ -96,7 +111,8 @@ def read_exported_decoder(path: Path, positions: int | None = None) -> ExportedD
     fits = fits and Path(file).name == file and isinstance(head_size, int) and head_size > 0
     if not fits or not isinstance(context, int) or not 0 < context <= _MOST:
         raise FileFormatError(str(path), "other settings", "what the builder writes", _FIX)
-    return _read(path.parent / file, names, head_size, context, positions, config, "type")
+    sizes = _HeadSizes(head_size)
+    return _read(path.parent / file, names, sizes, context, positions, config, "type")
 
 
 def read_onnx_decoder(path: Path, positions: int | None = None) -> ExportedDecoder:
@@ -104,7 +120,7 @@ def read_onnx_decoder(path: Path, positions: int | None = None) -> ExportedDecod
 
     Args:
         path: The ONNX file.
-        positions: The longest sequence; None: what the model was trained for, at most `LONGEST`.
+        positions: The longest sequence; None: what the model was trained for, at most 8192.
     Raises:
         FileFormatError, FileAccessError, UnsupportedError: As `read_exported_decoder`.
     """
@@ -114,11 +130,10 @@ def read_onnx_decoder(path: Path, positions: int | None = None) -> ExportedDecod
             config = _read_object(folder / "config.json")
             break
     sizes = [config.get(name) for name in _CONTEXTS if isinstance(config.get(name), int)]
-    context = min(max(int(sizes[0] or 1), 1), _MOST) if sizes else max(positions or 0, LONGEST)
+    context = min(max(int(sizes[0] or 1), 1), _MOST) if sizes else max(positions or 0, _LONGEST)
+    heads = next((config[name] for name in _HEADS if isinstance(config.get(name), int)), 0)
     head_size = config.get("head_dim") or 0
-    if positions is None:
-        positions = min(context, LONGEST)
-    return _read(path, _USUAL_NAMES, head_size, context, positions, config, "model_type")
+    return _read(path, _USUAL_NAMES, _HeadSizes(head_size, heads), context, positions, config, "model_type")
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -132,58 +147,62 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _read(
-    path: Path, names: dict[str, str], head_size: int, context: int, positions: int | None,
+    path: Path, names: dict[str, str], sizes: _HeadSizes, context: int, positions: int | None,
     config: dict[str, Any], family: str,
 ) -> ExportedDecoder:  # fmt: skip
-    count = context if positions is None else positions
-    if not 1 <= count <= context:
-        raise QuantValueError("positions", str(count), f"1 to {context}, as the model has", "ask for fewer")
-    model = load(path)
-    _Rewrite(model, names, head_size, count, str(path)).apply()
-    return ExportedDecoder(model, str(config.get(family, "onnx")), count, config)
+    if positions is not None and not 1 <= positions <= context:
+        raise QuantValueError("positions", str(positions), f"1 to {context}, as the model has", "ask for fewer")
+    rewrite = _Rewrite(load(path), names, sizes, str(path))
+    rewrite.apply(context, positions)
+    return ExportedDecoder(rewrite.model, str(config.get(family, "onnx")), rewrite.positions, config)
 
 
 class _Rewrite:
     """Gives one graph its other inputs and outputs, in place."""
 
-    def __init__(
-        self, model: Model, names: dict[str, str], head_size: int, positions: int, where: str
-    ) -> None:
-        self._head_size, self._positions = head_size, positions
-        self._model, self._graph, self._where = model, model.graph, where
-        self._names = names
+    def __init__(self, model: Model, names: dict[str, str], sizes: _HeadSizes, where: str) -> None:
+        self.model, self._graph, self._where = model, model.graph, where
+        self._names, self._sizes = names, sizes
+        self.positions = 0
 
-    def apply(self) -> None:
+    def apply(self, context: int, positions: int | None) -> None:
+        """Rewrite the graph for sequences of `positions` tokens; None: of `context`, but not too many."""
         attentions = [node for node in self._graph if node.op_type == _ATTENTION]
         tokens = self._find(self._names["tokens"])
         if attentions:
+            self.positions = context if positions is None else positions  # its angles are in the file
             self._take_lengths(attentions)
             self._rename_caches(self._graph.inputs, ("keys", "values"), "")
             self._rename_caches(self._graph.outputs, ("new_keys", "new_values"), "new_")
         else:
-            self._write_caches(tokens)
+            self._write_caches(tokens, context, positions)
         tokens.name, tokens.dtype = "tokens", DataType.INT64
         set_shape(tokens, ["batch", "tokens"])
         self._gather_rows()
-        prune(self._model)
+        prune(self.model)
         self._drop_inputs()
-        refresh_shapes(self._model)
+        refresh_shapes(self.model)
 
-    def _write_caches(self, tokens: Value) -> None:
+    def _write_caches(self, tokens: Value, context: int, positions: int | None) -> None:
         """Write decomposed attention as GroupQueryAttention."""
-        run_stages(self._model, (*pipelines.IMPORT, pipelines.ATTENTION, pipelines.LIFT_CONSTANTS, pipelines.PRUNE))
+        run_stages(
+            self.model, (*pipelines.IMPORT, pipelines.ATTENTION, pipelines.LIFT_CONSTANTS, pipelines.PRUNE)
+        )
+        simplify_for_caches(self.model)
         patterns = [_pattern(self._names[kind]) for kind in ("keys", "values")]
         pasts = tuple(
             value for value in self._graph.inputs if any(p.fullmatch(value.name or "") for p in patterns)
         )
         inputs = {value.name: value for value in self._graph.inputs}
-        mask, positions = (inputs.get(self._names[kind]) for kind in ("mask", "positions"))
-        known = {tokens, mask, positions, *pasts}
+        mask, places = (inputs.get(self._names[kind]) for kind in ("mask", "positions"))
+        known = {tokens, mask, places, *pasts}
         unknown = [value.name for value in self._graph.inputs if value not in known]
         if unknown:
             raise self._refuse(f"an input '{unknown[0]}'", "tokens, a mask, positions and caches")
-        ports = DecoderPorts(tokens, mask, positions, pasts, self._logits())
-        write_caches(self._model, ports, self._positions, self._where)
+        ports = DecoderPorts(tokens, mask, places, pasts, self._logits(), self._sizes.heads)
+        most = _LONGEST if pasts else _LONGEST_MASK
+        self.positions = min(context, most) if positions is None else positions
+        write_caches(self.model, ports, self.positions, self._where)
 
     def _take_lengths(self, attentions: list[Node]) -> None:
         """Read the places of the last tokens, and the longest sequence, from inputs."""
@@ -227,7 +246,7 @@ class _Rewrite:
                     raise self._refuse(f"'{value.name}' without 4 axes", "[batch, heads, room, size]")
                 _, heads, _, size = value.shape
                 if not isinstance(size, int):  # the builder may leave it open
-                    size = self._head_size or None
+                    size = self._sizes.size or None
                 set_shape(value, ["batch", heads if isinstance(heads, int) else None, "room", size])
         unknown = {value.name for value in values if not str(value.name).startswith((*kinds, "new_"))}
         own = {"last", "total", *(self._names[name] for name in ("tokens", "mask", "positions", "logits"))}

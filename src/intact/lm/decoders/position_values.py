@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class PositionValues:
         pasts: Sequence[Value],
     ) -> None:  # fmt: skip
         self._model, self._where, self._tokens = model, where, tokens
-        self._mask, self._positions = mask, positions
+        self._mask, self._positions, self._has_past = mask, positions, bool(pasts)
         self._names: dict[str, str] = {}
         self._shapes: dict[Value, Dims] = {}
         self._name_sizes(tokens, ("batch", "tokens"))
@@ -98,20 +99,25 @@ class PositionValues:
         """Return whether a value follows from positions, masks and sizes."""
         return value in self._values
 
+    def lengths_until(self, end: int, tokens: int) -> Lengths:
+        """Return lengths whose last new tokens are the last of `end`; without a past all of them are new."""
+        return Lengths(end - tokens, tokens) if self._has_past else Lengths(0, end)
+
     def declare(self, value: Value, dims: Dims) -> None:
         """State the sizes of a value: numbers, or "batch", "tokens", "past" and "total"."""
         self._shapes[value] = dims
 
-    def single_number(self, value: Value | None) -> bool:
-        """Return whether a value has one element, as far as its shape is known or it can be computed."""
+    def count(self, value: Value | None) -> int | None:
+        """Return how many elements a value has, from its shape or its elements; None where nothing tells."""
         if value is None or value not in self:
-            return False
-        if value.shape is not None and all(isinstance(size, int) for size in value.shape):
-            return int(np.prod([int(size) for size in value.shape])) == 1  # type: ignore[arg-type]
+            return None
+        sizes = [] if value.shape is None else [size for size in value.shape if isinstance(size, int)]
+        if value.shape is not None and len(sizes) == len(value.shape):
+            return prod(sizes)
         try:
-            return self.part([value]).run(Lengths(2, 3))[0].size == 1
+            return int(self.part([value]).run(Lengths(2, 3))[0].size)
         except UnsupportedError:
-            return False
+            return None
 
     def part(self, outputs: Sequence[Value], inputs: Iterable[Value] = ()) -> GraphPart:
         """Cut out what computes `outputs` from positions, masks, sizes and `inputs`.

@@ -12,7 +12,10 @@ from intact.errors import UnsupportedError
 from intact.graph import Graph, Value, is_op
 from intact.lm.decoders.position_values import FIX, GraphPart, Lengths, PositionValues
 
-_ROTATING = ("Add", "Cast", "Concat", "Identity", "Mul", "Neg", "Slice", "Split", "Sub")
+_ROTATING = (
+    "Add", "Cast", "Concat", "Flatten", "Identity", "Mul", "Neg", "Reshape", "Slice", "Split", "Squeeze", "Sub",
+    "Unsqueeze",
+)  # fmt: skip
 _FEW, _RANK = 7, 4
 _CLOSE = 1e-5
 Reals = NDArray[np.float32]
@@ -113,9 +116,13 @@ class RotationFinder:
     def _read(self, rotated: _Rotated, value: Value) -> Rotation | None:
         """Return the rotation that a part of the graph computes."""
         few = min(_FEW, self._most)
-        first, last = Lengths(0, few), Lengths(self._most - few, few)
-        matrices = {lengths: found for lengths in (first, last) if (found := rotated.matrices(lengths)) is not None}
-        pairs = _count_pairs(matrices[last]) if len(matrices) == 2 or first == last else 0
+        first, last = 0, self._most - few
+        matrices = {
+            start: found
+            for start in (first, last)
+            if (found := rotated.matrices(self._positions.lengths_until(start + few, few), few)) is not None
+        }
+        pairs = _count_pairs(matrices[last]) if first in matrices and last in matrices else 0
         if pairs == 0:
             return None
         for rotation in self._rotations:
@@ -133,11 +140,11 @@ class RotationFinder:
         return None
 
 
-def _fits(rotation: Rotation, matrices: Mapping[Lengths, Reals]) -> bool:
-    """Return whether a rotation has matrices [tokens, size, size] at the positions of new tokens."""
+def _fits(rotation: Rotation, matrices: Mapping[int, Reals]) -> bool:
+    """Return whether a rotation has matrices [tokens, size, size], by the position of their first token."""
     return all(
-        np.allclose(matrix, rotation.matrix(lengths.past + token, len(matrix)), atol=_CLOSE)
-        for lengths, found in matrices.items()
+        np.allclose(matrix, rotation.matrix(start + token, len(matrix)), atol=_CLOSE)
+        for start, found in matrices.items()
         for token, matrix in enumerate(found)
     )
 
@@ -154,17 +161,24 @@ class _Rotated:
         shape = [1, self._heads, self._heads, self.size]
         shape[self._token_axis] = lengths.tokens
         x = np.broadcast_to(heads, shape).astype(np.float32)
-        (y,) = self._part.run(lengths, {self._source: x})
+        try:
+            (y,) = self._part.run(lengths, {self._source: x})
+        except UnsupportedError:  # of another layout
+            return None
         if y.shape != tuple(shape):
             return None
         rows = y[0, 0] if self._token_axis == 2 else y[0, :, 0]
         return np.asarray(rows, np.float32)
 
-    def matrices(self, lengths: Lengths) -> Reals | None:
-        """Return what maps heads to rotated ones, [tokens, size, size]."""
-        columns = [self.run(lengths, row) for row in np.eye(self.size, dtype=np.float32)]
-        found = [column for column in columns if column is not None]
-        return np.stack(found, axis=2) if len(found) == self.size else None
+    def matrices(self, lengths: Lengths, tokens: int) -> Reals | None:
+        """Return what maps heads to rotated ones at the last tokens, [tokens, size, size]."""
+        columns = []
+        for row in np.eye(self.size, dtype=np.float32):
+            column = self.run(lengths, row)
+            if column is None:
+                return None
+            columns.append(column[-tokens:])
+        return np.stack(columns, axis=2)
 
     def tables(self, lengths: Lengths, pairs: int, interleaved: bool) -> tuple[Reals, Reals]:
         """Return cosines and sines [tokens, pairs]: what pairs (1, 0) become."""
@@ -183,10 +197,10 @@ def _count_pairs(matrices: Reals) -> int:
 
 
 def _layouts(source: Value, heads: int, size: int) -> Sequence[tuple[int, int, int]]:
-    """Return axes of tokens that a tensor may have, with its heads and size: one head where it is open."""
+    """Return axes of tokens that a tensor may have, its heads and size: one head or all where it is open."""
     shape = source.shape
     for axis in (2, 1):
         other = None if shape is None else shape[3 - axis]
         if isinstance(other, int) and other == heads and not isinstance(shape[axis] if shape else None, int):
             return [(axis, heads, size)]
-    return [(2, 1, size), (1, 1, size)]
+    return [(2, 1, size), (1, 1, size), (2, heads, size), (1, heads, size)]
