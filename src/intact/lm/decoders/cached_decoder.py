@@ -29,7 +29,7 @@ from intact.graph import (
 from intact.lm.decoders.attention_form import AttentionForm, read_forms
 from intact.lm.decoders.decomposed_attention import DecomposedAttention, find_attentions
 from intact.lm.decoders.position_values import FIX, PositionValues
-from intact.lm.decoders.rotations import Rotation, RotationFinder
+from intact.lm.decoders.rotations import RotatedTensor, Rotation, RotationFinder
 
 _HEADS_LAST, _KEYS_TURNED, _LAST_SWAPPED = (0, 2, 1, 3), (0, 2, 3, 1), (0, 1, 3, 2)
 
@@ -110,22 +110,22 @@ class _Writer:
 
     # -- attention
 
-    def _rotation(self, attention: DecomposedAttention) -> tuple[Value, Value, Rotation] | None:
+    def _rotation(self, attention: DecomposedAttention) -> tuple[RotatedTensor, RotatedTensor] | None:
         """Return queries and keys before one rotation; None where they have none, or several."""
         q = self._rotations.find(attention.q, attention.heads, attention.size)
         k = self._rotations.find(attention.new_keys, attention.kv_heads, attention.size)
-        if q is None or k is None or not q[1].equals(k[1]):
-            return None
-        return q[0], k[0], q[1]
+        return None if q is None or k is None or q.rotation is not k.rotation else (q, k)
 
     def _write_layer(
         self, layer: int, attention: DecomposedAttention, form: AttentionForm,
-        rotation: tuple[Value, Value, Rotation] | None,
+        rotated: tuple[RotatedTensor, RotatedTensor] | None,
     ) -> list[Value]:  # fmt: skip
         """Write the node of a layer; return its new caches."""
         insert = Inserter(self._graph, attention.product, self._namer)
-        q, k = rotation[:2] if rotation else (attention.q, attention.new_keys)
-        rows = [self._rows(insert, value) for value in (q, k, attention.new_values)]
+        rotation = rotated[0].rotation if rotated else None
+        rows = [self._rows(insert, x.source, x.heads_last) for x in rotated or ()]
+        rows += [self._rows(insert, x) for x in (attention.q, attention.new_keys)[len(rows) :]]
+        rows.append(self._rows(insert, attention.new_values))
         caches = [
             self._cache(name, layer, past, (attention.kv_heads, size))
             for name, past, size in (
@@ -133,13 +133,13 @@ class _Writer:
                 ("values", attention.past_values, attention.value_size),
             )
         ]
-        tables = self._angles(rotation[2]) if rotation else ()
+        tables = self._angles(rotation) if rotation else ()
         y = insert.node(
             "GroupQueryAttention", [*rows, *caches, self._last, self._total, *tables],
             f"layer.{layer}.attention", dtype=caches[0].dtype, shape=None, domain=ops.MICROSOFT,
             num_heads=attention.heads, kv_num_heads=attention.kv_heads, scale=form.scale,
             do_rotary=int(rotation is not None), softcap=form.softcap, local_window_size=form.window or -1,
-            rotary_interleaved=int(rotation is not None and rotation[2].interleaved),
+            rotary_interleaved=int(rotation is not None and rotation.interleaved),
         )  # fmt: skip
         set_shape(y, ["batch", "tokens", attention.heads * attention.value_size])
         node = y.producer()
@@ -169,29 +169,23 @@ class _Writer:
         self._tables.append((rotation, tables))
         return tables
 
-    def _rows(self, insert: Inserter, value: Value) -> Value:
-        """Return a tensor [batch, tokens, heads, size], or with heads before tokens, as [batch, tokens, columns]."""
-        node, shape = value.producer(), None
-        if node is not None and is_op(node, "Transpose") and ops.Transpose.of(node).perm == _HEADS_LAST:
-            assert node.inputs[0] is not None
+    def _rows(self, insert: Inserter, value: Value, heads_last: bool = False) -> Value:
+        """Return a tensor [batch, heads, tokens, size] as [batch, tokens, columns].
+
+        `heads_last`: It is [batch, tokens, heads, size].
+        """
+        node = value.producer()
+        if not heads_last and is_op(node, "Transpose") and node is not None and node.inputs[0] is not None:
             value = node.inputs[0]
-        elif not self._has_heads_last(value):
-            value = insert.node(
-                "Transpose", [value], f"{value.name}.rows", dtype=value.dtype, shape=shape, perm=_HEADS_LAST
-            )
+        elif not heads_last:
+            name = f"{value.name}.rows"
+            value = insert.node("Transpose", [value], name, dtype=value.dtype, shape=None, perm=_HEADS_LAST)
         node = value.producer()
         source = node.inputs[0] if node is not None and is_op(node, "Reshape") else None
-        if source is not None and source.shape is not None and len(source.shape) == 3:
+        if source is not None and _rank(source) == 3:
             return source
         sizes = insert.constant("rows.sizes", np.array([0, 0, -1]))
-        return insert.node("Reshape", [value, sizes], f"{value.name}.flat", dtype=value.dtype, shape=shape)
-
-    def _has_heads_last(self, value: Value) -> bool:
-        """Return whether a rotated tensor was laid out [batch, tokens, heads, size] all along."""
-        return any(
-            is_op(use.node, "Transpose") and ops.Transpose.of(use.node).perm == _HEADS_LAST
-            for use in value.uses()
-        )
+        return insert.node("Reshape", [value, sizes], f"{value.name}.flat", dtype=value.dtype, shape=None)
 
     def _replace_output(self, attention: DecomposedAttention, insert: Inserter, y: Value) -> None:
         """Let what reads the attention read `y` [batch, tokens, columns]."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,11 +130,15 @@ def read_onnx_decoder(path: Path, positions: int | None = None) -> ExportedDecod
         if (folder / "config.json").is_file():
             config = _read_object(folder / "config.json")
             break
-    sizes = [config.get(name) for name in _CONTEXTS if isinstance(config.get(name), int)]
-    context = min(max(int(sizes[0] or 1), 1), _MOST) if sizes else max(positions or 0, _LONGEST)
-    heads = next((config[name] for name in _HEADS if isinstance(config.get(name), int)), 0)
-    head_size = config.get("head_dim") or 0
+    context = min(_number(config, _CONTEXTS) or max(positions or 0, _LONGEST), _MOST)
+    heads, head_size = _number(config, _HEADS), _number(config, ("head_dim",))
     return _read(path, _USUAL_NAMES, _HeadSizes(head_size, heads), context, positions, config, "model_type")
+
+
+def _number(config: dict[str, Any], names: Sequence[str]) -> int:
+    """Return the first number above 0 under one of these names; 0 for none."""
+    numbers = (config.get(name) for name in names)
+    return next((number for number in numbers if isinstance(number, int) and number > 0), 0)
 
 
 def _read_object(path: Path) -> dict[str, Any]:

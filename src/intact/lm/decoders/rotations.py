@@ -52,6 +52,21 @@ class Rotation:
         return matrix
 
 
+@dataclass(frozen=True)
+class RotatedTensor:
+    """Queries or keys before their rotation.
+
+    Attributes:
+        source: [batch, heads, tokens, size], or [batch, tokens, heads, size].
+        rotation: What rotates them.
+        heads_last: The layout is the second one.
+    """
+
+    source: Value
+    rotation: Rotation
+    heads_last: bool
+
+
 def pair_places(pairs: int, interleaved: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the places of the first and of the second elements of all pairs."""
     places = np.arange(2 * pairs)
@@ -72,15 +87,18 @@ class RotationFinder:
         self._places = {node: index for index, node in enumerate(graph)}
         self._rotations: list[Rotation] = []
 
-    def find(self, value: Value, heads: int, size: int) -> tuple[Value, Rotation] | None:
+    def find(self, value: Value, heads: int, size: int) -> RotatedTensor | None:
         """Return what is rotated to `value`, and how; None where nothing is, or not by a known form.
 
         Args:
-            value: [batch, heads, tokens, size], or [batch, tokens, heads, size].
+            value: [batch, heads, tokens, size].
             heads, size: Of it.
         Raises:
             UnsupportedError: The angles of a position depend on how long the sequence is.
         """
+        node = value.producer()
+        if is_op(node, "Transpose") and node is not None and node.inputs[0] is not None:
+            value = node.inputs[0]
         for source in self._dominators(value):
             try:
                 part = self._positions.part([value], [source])
@@ -89,7 +107,7 @@ class RotationFinder:
             for layout in _layouts(source, heads, size):
                 rotation = self._read(_Rotated(part, source, layout), value)
                 if rotation is not None:
-                    return source, rotation
+                    return RotatedTensor(source, rotation, heads_last=layout[0] == 1)
         return None
 
     def _dominators(self, value: Value) -> Iterator[Value]:
