@@ -22,7 +22,7 @@ from intact.graph.core.edit import (
     set_initializer,
     set_shape,
 )
-from intact.graph.core.extract import cut, part
+from intact.graph.core.extract import cut, cut_nodes, part
 from intact.graph.core.float_values import float_value, float_value_of
 from intact.graph.core.invariants import check_after, check_graph
 from intact.graph.core.notes import Note
@@ -140,6 +140,7 @@ __all__ = [
     "check_graph",
     "check_opset",
     "cut",
+    "cut_nodes",
     "data_files",
     "find_data_dependent_shapes",
     "deciding_inputs",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import onnx
 import onnx_ir as ir
 
+from intact.errors import UnsupportedError
 from intact.graph.core.proto import to_proto
+
+_MOST_BYTES = 2**29
+"""Of constants in a small part: protobuf holds 2 GB."""
 
 
 def cut(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> bytes:
@@ -29,3 +34,40 @@ def part(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value
     for value in initializers:
         graph.register_initializer(value)
     return ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+
+
+def cut_nodes(
+    model: ir.Model, nodes: Iterable[ir.Node], inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+) -> bytes:
+    """Extract a few nodes with their constants, as the bytes of a file; `cut` takes as long as the graph is large.
+
+    Args:
+        model: Not changed; functions of the file are left out.
+        nodes: Of its main graph, in topological order.
+        inputs: Values that these nodes read and do not make; they have types.
+        outputs: Values that they make.
+    Raises:
+        UnsupportedError: Their constants are too large.
+    """
+    graph = onnx.GraphProto(name="part")
+    constants = dict[ir.Value, None]()
+    for node in nodes:
+        graph.node.append(ir.serde.serialize_node(node))
+        constants.update((x, None) for x in node.inputs if x is not None and x.const_value is not None)
+    tensors = {
+        value: value.const_value for value in constants
+        if value.producer() is None and value not in set(inputs) and value.const_value is not None
+    }  # fmt: skip
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    if size > _MOST_BYTES:
+        raise UnsupportedError("graph", f"{size:,} bytes of constants", f"at most {_MOST_BYTES:,}", "export it again")
+    for value, tensor in tensors.items():
+        stored = ir.serde.serialize_tensor(ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name))
+        graph.initializer.append(stored)
+    for ports, values in ((graph.input, inputs), (graph.output, outputs)):
+        for value in values:
+            kind = 0 if value.dtype is None else int(value.dtype)
+            ports.append(onnx.helper.make_tensor_value_info(value.name, kind, None))
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in model.graph.opset_imports.items()]
+    proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=model.ir_version)
+    return bytes(proto.SerializeToString(deterministic=True))

@@ -40,6 +40,8 @@ _PRODUCTS = ("MatMulNBits", "MatMul", "Gemm")
 _ROW_BY_ROW = ("Mul", "Div", "Tanh", "Cast", "Add", "Identity")
 """Operators between a head's product and logits: scales and caps."""
 _FIX = "export the model with onnxruntime-genai's builder, for the CPU"
+_PLAIN = (*pipelines.IMPORT, pipelines.ATTENTION, pipelines.LIFT_CONSTANTS, pipelines.PRUNE)
+"""What brings attention to plain operators, and constants to initializers."""
 _USUAL_NAMES = {
     "tokens": "input_ids", "mask": "attention_mask", "positions": "position_ids", "logits": "logits",
     "keys": "past_key_values.%d.key", "values": "past_key_values.%d.value", "new_keys": "present.%d.key",
@@ -190,9 +192,7 @@ class _Rewrite:
 
     def _write_caches(self, tokens: Value, context: int, positions: int | None) -> None:
         """Write decomposed attention as GroupQueryAttention."""
-        run_stages(
-            self.model, (*pipelines.IMPORT, pipelines.ATTENTION, pipelines.LIFT_CONSTANTS, pipelines.PRUNE)
-        )
+        run_stages(self.model, _PLAIN)
         simplify_for_caches(self.model)
         patterns = [_pattern(self._names[kind]) for kind in ("keys", "values")]
         pasts = tuple(

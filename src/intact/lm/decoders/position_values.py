@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
-from intact.graph import Model, Node, Session, Value, part, subgraphs
+from intact.graph import Model, Node, Session, Value, cut_nodes, subgraphs
 from intact.graph.ops import DRAWING
 
 FIX = "export the model with onnxruntime-genai's builder, or load the Hugging Face folder itself"
@@ -70,6 +70,7 @@ class PositionValues:
         if mask is not None:
             self._name_sizes(mask, ("batch", "total"))
         self._values = self._find()
+        self._places = {node: place for place, node in enumerate(model.graph)}
 
     def _name_sizes(self, value: Value, names: Dims) -> None:
         """Learn what the names of sizes of an input mean."""
@@ -126,17 +127,20 @@ class PositionValues:
             UnsupportedError: It reads something else, or sizes that are not known.
         """
         given = set(inputs)
-        own_inputs, sizes = self._boundary(outputs, given)
-        ports = [*given, *own_inputs, *sizes]
-        return GraphPart(self, Session(part(self._model, ports, outputs), threads=1), outputs, own_inputs, sizes)
+        own_inputs, sizes, nodes = self._boundary(outputs, given)
+        ordered = sorted(nodes, key=self._places.__getitem__)
+        data = cut_nodes(self._model, ordered, [*given, *own_inputs, *sizes], outputs)
+        return GraphPart(self, Session(data, threads=1), outputs, own_inputs, sizes)
 
-    def _boundary(self, outputs: Sequence[Value], given: set[Value]) -> tuple[list[Value], list[Value]]:
-        """Return the inputs of the graph that `outputs` read, and sizes of values that they do not compute."""
-        own_inputs, sizes = dict[Value, None](), dict[Value, None]()
+    def _boundary(
+        self, outputs: Sequence[Value], given: set[Value]
+    ) -> tuple[list[Value], list[Value], set[Node]]:
+        """Return the inputs of the graph that `outputs` read, sizes of values that are not computed, and nodes."""
+        own_inputs, sizes, nodes = dict[Value, None](), dict[Value, None](), set[Node]()
         seen, waiting = set(given), [value for value in outputs if value not in given]
         while waiting:
             value = waiting.pop()
-            if value in seen or value.const_value is not None:
+            if value in seen or (value.const_value is not None and value.producer() is None):
                 continue
             seen.add(value)
             node = value.producer()
@@ -144,17 +148,16 @@ class PositionValues:
                 if value not in (self._mask, self._positions, self._tokens):
                     raise self._refuse(outputs[0], f"input '{value.name}'")
                 own_inputs[value] = None
-            elif node.op_type in _SIZES and not self._is_computed(node, given):
+                continue
+            if node.op_type in _SIZES and not self._is_computed(node, given):
                 if self._dims_of_source(value) is not None:
                     sizes[value] = None
-                elif self._is_computed(node, given | {self._tokens}):
-                    waiting += [x for x in node.inputs if x is not None]
-                else:
-                    got = f"sizes of '{node.inputs[0]}' that the file does not tell"
-                    raise self._refuse(value, got)
-            else:
-                waiting += [x for x in node.inputs if x is not None]
-        return list(own_inputs), list(sizes)
+                    continue
+                if not self._is_computed(node, given | {self._tokens}):
+                    raise self._refuse(value, f"sizes of '{node.inputs[0]}' that the file does not tell")
+            nodes.add(node)
+            waiting += [x for x in node.inputs if x is not None]
+        return list(own_inputs), list(sizes), nodes
 
     def _is_computed(self, node: Node, given: set[Value]) -> bool:
         """Return whether the tensor whose sizes a node reads is a part of what runs."""
@@ -252,8 +255,7 @@ class GraphPart:
         """
         feeds = self._values.feeds(self._ports, lengths)
         feeds |= {str(value.name): array for value, array in (given or {}).items()}
-        wanted = {name: array for name, array in feeds.items() if name in self._session.inputs}
-        arrays = self._session.run(wanted)
+        arrays = self._session.run(feeds)
         return [arrays[str(value.name)] for value in self._outputs]
 
 

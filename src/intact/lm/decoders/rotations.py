@@ -135,6 +135,13 @@ class RotationFinder:
         """Return the rotation that a part of the graph computes."""
         few = min(_FEW, self._most)
         first, last = 0, self._most - few
+        heads = np.random.default_rng(0).normal(size=rotated.size).astype(np.float32)
+        rows = {
+            start: rotated.run(self._positions.lengths_until(start + few, few), heads) for start in (first, last)
+        }
+        for rotation in self._rotations:
+            if _maps(rotation, heads, rows, few):
+                return rotation
         matrices = {
             start: found
             for start in (first, last)
@@ -143,9 +150,6 @@ class RotationFinder:
         pairs = _count_pairs(matrices[last]) if first in matrices and last in matrices else 0
         if pairs == 0:
             return None
-        for rotation in self._rotations:
-            if _fits(rotation, matrices):
-                return rotation
         for interleaved in (False, True):
             cosines, sines = rotated.tables(Lengths(0, self._most), pairs, interleaved)
             rotation = Rotation(cosines, sines, interleaved)
@@ -156,6 +160,16 @@ class RotationFinder:
                 got = "angles of a position that depend on how long the sequence is"
                 raise UnsupportedError(f"'{value.name}'", got, "angles of positions alone", FIX)
         return None
+
+
+def _maps(rotation: Rotation, head: Reals, rows: Mapping[int, Reals | None], tokens: int) -> bool:
+    """Return whether a rotation maps a head to rows [tokens, size], by the position of the first token."""
+    return 2 * rotation.cosines.shape[1] <= head.size and all(
+        found is not None
+        and np.allclose(row, rotation.matrix(start + token, head.size) @ head, atol=_CLOSE * 10)
+        for start, found in rows.items()
+        for token, row in enumerate([] if found is None else found[-tokens:])
+    )
 
 
 def _fits(rotation: Rotation, matrices: Mapping[int, Reals]) -> bool:
