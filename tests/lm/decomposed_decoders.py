@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -28,7 +29,7 @@ class Form:
         window: So many tokens are; 0: all.
         scale_both: Queries and keys are scaled, in place of scores.
         cap: Of scores; 0: none.
-        rotation: "half", "interleaved", "none", or "growing", whose angles depend on how many tokens there are.
+        rotation: "half", "interleaved", "none", or "growing": angles depend on how many tokens there are.
         pairs: That rotate.
         cached: The file takes and makes keys and values.
         has_positions: It takes positions; else it counts them.
@@ -61,7 +62,9 @@ class _Writer:
     def node(self, op_type: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         output = output or f"v{next(self._numbers)}"
         self.nodes.append(
-            helper.make_node(op_type, list(inputs), [output], name=f"{op_type.lower()}_{output}", **attributes)
+            helper.make_node(
+                op_type, list(inputs), [output], name=f"{op_type.lower()}_{output}", **attributes
+            )
         )
         return output
 
@@ -101,7 +104,9 @@ class _Writer:
         if self.form.window:
             near = self.node("Greater", ahead, self.constant(-self.form.window, np.int64))
             kept = self.node("And", kept, near)
-        padding = self.node("Unsqueeze", self.node("Cast", "attention_mask", to=TensorProto.BOOL), self.ints(1, 2))
+        padding = self.node(
+            "Unsqueeze", self.node("Cast", "attention_mask", to=TensorProto.BOOL), self.ints(1, 2)
+        )
         self._ahead = ahead
         return self.node("And", kept, padding)
 
@@ -154,8 +159,16 @@ class _Writer:
         group = form.heads // form.kv_heads
         if group == 1:
             return x
-        sizes = [self.size_of(x, 0), self.ints(form.kv_heads), self.ints(group), self.size_of(x, 2), self.ints(form.size)]
-        wide = self.node("Expand", self.node("Unsqueeze", x, self.ints(2)), self.node("Concat", *sizes, axis=0))
+        sizes = [
+            self.size_of(x, 0),
+            self.ints(form.kv_heads),
+            self.ints(group),
+            self.size_of(x, 2),
+            self.ints(form.size),
+        ]
+        wide = self.node(
+            "Expand", self.node("Unsqueeze", x, self.ints(2)), self.node("Concat", *sizes, axis=0)
+        )
         flat = [sizes[0], self.ints(form.heads), sizes[3], sizes[4]]
         return self.node("Reshape", wide, self.node("Concat", *flat, axis=0))
 
@@ -180,7 +193,9 @@ class _Writer:
         else:
             addend = self.node("Where", kept, self.constant(0.0), least)
             if form.bias:
-                slope = self.node("Mul", self.node("Cast", self._ahead, to=TensorProto.FLOAT), self.constant(form.bias))
+                slope = self.node(
+                    "Mul", self.node("Cast", self._ahead, to=TensorProto.FLOAT), self.constant(form.bias)
+                )
                 addend = self.node("Add", addend, slope)
             scores = self.node("Add", scores, addend)
         y = self.node("MatMul", self.node("Softmax", scores, axis=-1), self.repeated(values))
@@ -212,7 +227,10 @@ class _Writer:
 
     def model(self) -> onnx.ModelProto:
         form, ints = self.form, TensorProto.INT64
-        inputs: dict[str, Any] = {"input_ids": (ints, ["batch", "tokens"]), "attention_mask": (ints, ["batch", "total"])}
+        inputs: dict[str, Any] = {
+            "input_ids": (ints, ["batch", "tokens"]),
+            "attention_mask": (ints, ["batch", "total"]),
+        }
         if form.has_positions:
             inputs["position_ids"] = (ints, ["batch", "tokens"])
         outputs: dict[str, Any] = {"logits": ["batch", "tokens", WORDS]}
@@ -229,7 +247,7 @@ def write_decoder(folder: Path, form: Form) -> Path:
     path = folder / "model.onnx"
     onnx.save(_Writer(form).write(), path)
     (folder / "config.json").write_text(
-        f'{{"model_type": "small", "max_position_embeddings": {POSITIONS}, "num_attention_heads": {form.heads}}}'
+        json.dumps({"max_position_embeddings": POSITIONS, "num_attention_heads": form.heads})
     )
     return path
 

@@ -16,7 +16,7 @@ from intact.errors import FileFormatError, IntactError, QuantValueError, Unsuppo
 
 TOKENS = np.random.default_rng(2).integers(0, WORDS, 20)
 OPTIMUM = Path(__file__).parent / "exported_llama"
-"""Written by optimum 2.3 and optimum-onnx 0.1 from a Llama of random weights: 2 layers, 16 wide, 64 tokens."""
+"""Written by optimum-onnx 0.1 from a Llama of random weights: 2 layers, 16 wide, 64 tokens."""
 
 FORMS = {
     "plain": Form(),
@@ -166,6 +166,38 @@ def test_a_folder_of_several_files_names_them(tmp_path):
         lm.load(tmp_path)
 
 
+def test_caches_of_float16_become_float32(tmp_path):
+    float16 = pytest.importorskip("onnxruntime.transformers.float16")
+    path = write_decoder(tmp_path, Form(mask="where"))
+    expected = runtime_logits(path, TOKENS)
+    onnx.save(float16.convert_float_to_float16(onnx.load(path)), path)
+    model = lm.load(path, threads=1)
+    assert model.logits(TOKENS).dtype == np.float32
+    np.testing.assert_allclose(model.logits(TOKENS), expected, atol=3e-2)
+
+
+def test_ranges_over_all_tokens_are_refused(tmp_path):
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    path = write_decoder(tmp_path, Form())
+    quantization.quantize_dynamic(path, tmp_path / "dynamic.onnx")
+    with pytest.raises(UnsupportedError, match="weights='int8'"):
+        lm.load(tmp_path / "dynamic.onnx")
+
+
+def test_group_query_attention_needs_no_settings_of_the_builder(tmp_path):
+    builders = Path(__file__).parent / "exported_qwen3"
+    for name in ("model.onnx", "model.onnx.data"):
+        shutil.copy(builders / name, tmp_path / name)
+    with pytest.raises(UnsupportedError, match="head_dim"):
+        lm.load(tmp_path)
+    (tmp_path / "config.json").write_text('{"head_dim": 16}')
+    with pytest.raises(QuantValueError):
+        lm.load(tmp_path, positions=10**6)
+    model, expected = lm.load(tmp_path, threads=1), lm.load(builders, threads=1).logits(TOKENS)
+    assert model.positions == 128
+    assert model.logits(TOKENS).tobytes() == expected.tobytes()
+
+
 def relative_error(logits: np.ndarray, expected: np.ndarray) -> float:
     return float(np.square(logits - expected).sum() / np.square(expected).sum())
 
@@ -185,7 +217,11 @@ def test_float_weights_get_codes(tmp_path, options, kind):
     model = lm.load(path, threads=1, **options)
     assert kind in {step.kind for step in model.engine.plan.steps}
     logits = model.logits(TOKENS)
-    assert 0 < relative_error(logits, runtime_logits(path, TOKENS)) < (1e-1 if "uint5" in options.values() else 1e-3)
+    assert (
+        0
+        < relative_error(logits, runtime_logits(path, TOKENS))
+        < (1e-1 if "uint5" in options.values() else 1e-3)
+    )
     assert in_chunks(model, 7).tobytes() == logits.tobytes()
 
 
@@ -203,9 +239,14 @@ def test_codes_of_the_runtimes_quantizer_stay(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"bits_budget": 4.5}, {"rotate": True}, {"activations": "float"}, {"weights": "int8", "bits_of": {"0.q": "int4"}},
-     {"text": "words"}],
-)  # fmt: skip
+    [
+        {"bits_budget": 4.5},
+        {"rotate": True},
+        {"activations": "float"},
+        {"weights": "int8", "bits_of": {"0.q": "int4"}},
+        {"text": "words"},
+    ],
+)
 def test_options_of_weight_files_are_refused(tmp_path, options):
     path = write_decoder(tmp_path, replace(Form(), cached=True))
     with pytest.raises(QuantValueError):

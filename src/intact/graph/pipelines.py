@@ -20,7 +20,7 @@ from intact.graph.qdq.integer_layers import INT8_WEIGHTS, INTEGER
 from intact.graph.qdq.qoperators import QOPERATORS
 from intact.graph.qdq.strip_qdq import strip_dynamic
 from intact.graph.qdq.weight_moves import move_stored_weights
-from intact.graph.rewrites.decompose_attention import ATTENTION
+from intact.graph.rewrites.decompose_attention import ATTENTION as ATTENTION
 from intact.graph.rewrites.decompose_contrib import (
     FLOAT_EXPERTS as FLOAT_EXPERTS,
 )

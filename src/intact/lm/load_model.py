@@ -37,10 +37,11 @@ def load_model(
     """Open a language model.
 
     Args:
-        path: A GGUF file, a folder with config.json and safetensors files, one with genai_config.json and an
-            ONNX file, as onnxruntime-genai's builder writes it, or one that `save_model` wrote. Or a torch
-            module of transformers, a causal language model.
-        weights, block, bits_of: As for `weight_encoder`; a saved model has its own.
+        path: A GGUF file, a folder with config.json and safetensors files, or one that `save_model` wrote. An
+            ONNX file, or a folder with one, as onnxruntime-genai's builder, `optimum` or torch's exporters
+            write it. Or a torch module of transformers, a causal language model.
+        weights, block, bits_of: As for `weight_encoder`; a saved model has its own. Of an ONNX file float
+            weights are rounded, and `bits_of` may name "head" alone.
         activations: What layers with codes multiply: "dynamic-int8", codes in blocks with ranges of their
             own; or "float", slower, where nothing but the weights is rounded.
         positions: The longest sequence; None: what the model was trained for, at most 8192.

@@ -39,7 +39,7 @@ def part(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value
 def cut_nodes(
     model: ir.Model, nodes: Iterable[ir.Node], inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
 ) -> bytes:
-    """Extract a few nodes with their constants, as the bytes of a file; `cut` takes as long as the graph is large.
+    """Extract a few nodes with their constants, as the bytes of a file; `cut` walks the whole graph.
 
     Args:
         model: Not changed; functions of the file are left out.
@@ -60,14 +60,18 @@ def cut_nodes(
     }  # fmt: skip
     size = sum(tensor.nbytes for tensor in tensors.values())
     if size > _MOST_BYTES:
-        raise UnsupportedError("graph", f"{size:,} bytes of constants", f"at most {_MOST_BYTES:,}", "export it again")
+        raise UnsupportedError(
+            "graph", f"{size:,} bytes of constants", f"at most {_MOST_BYTES:,}", "export it again"
+        )
     for value, tensor in tensors.items():
         stored = ir.serde.serialize_tensor(ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name))
         graph.initializer.append(stored)
     for ports, values in ((graph.input, inputs), (graph.output, outputs)):
         for value in values:
             kind = 0 if value.dtype is None else int(value.dtype)
-            ports.append(onnx.helper.make_tensor_value_info(value.name, kind, None))
-    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in model.graph.opset_imports.items()]
+            ports.append(onnx.helper.make_tensor_value_info(str(value.name), kind, None))
+    opsets = [
+        onnx.helper.make_opsetid(domain, version) for domain, version in model.graph.opset_imports.items()
+    ]
     proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=model.ir_version)
     return bytes(proto.SerializeToString(deterministic=True))

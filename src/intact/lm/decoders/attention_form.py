@@ -46,7 +46,7 @@ def read_forms(
         most: The longest sequence.
         where: The file, for errors.
     Raises:
-        UnsupportedError: Masks are not those of causal attention, or something else is computed; names the node.
+        UnsupportedError: Masks are not causal, or something else is computed; names the node.
     """
     windows = _Windows(attentions, positions, most, where).read()
     return [
@@ -84,7 +84,9 @@ class _Windows:
             for attention, kept, window in zip(self._attentions, self._kept(lengths), windows, strict=True):
                 if not np.array_equal(kept, causal(lengths, window)):
                     got = f"a mask that keeps {kept.sum()} of {kept.size} scores of {lengths.tokens} tokens"
-                    raise _refuse(attention, self._where, got, "those of earlier tokens, or of a window of them")
+                    raise _refuse(
+                        attention, self._where, got, "those of earlier tokens, or of a window of them"
+                    )
         return windows
 
     def _kept(self, lengths: Lengths) -> list[NDArray[np.bool_]]:
@@ -142,9 +144,7 @@ def _scale_and_cap(
     q, keys, values = (np.zeros(shape, np.float32) for shape in _shapes(attention, lengths))
     q[..., 0] = 1
     keys[:, :, -2:, 0] = 1, _LARGE
-    scores, _ = part.run(
-        lengths, {attention.q: q, attention.keys: keys, attention.values: values}
-    )
+    scores, _ = part.run(lengths, {attention.q: q, attention.keys: keys, attention.values: values})
     one, large = (float(score) for score in scores.reshape(-1, lengths.total)[-1, -2:])
     cap = 0.0 if abs(large - one * _LARGE) <= 1e-3 * abs(large) else large
     scale = one if not cap else cap * atanh(max(min(one / cap, 0.999), -0.999))

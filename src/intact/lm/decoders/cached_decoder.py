@@ -1,13 +1,14 @@
 """Rewrites decoders whose attention is decomposed: GroupQueryAttention over caches takes its place.
 
-Files of `optimum` and of torch's exporters write attention, masks, rotation and caches in plain operators. What
-stays of positions, such as vectors of learned ones, is computed from the position of the last token.
+Files of `optimum` and of torch's exporters write attention, masks, rotation and caches in plain operators.
+What stays of positions, such as vectors of learned ones, is computed from the position of the last token.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,7 @@ class DecoderPorts:
 
 
 def write_caches(model: Model, ports: DecoderPorts, most: int, where: str) -> None:
-    """Write attention as GroupQueryAttention with inputs ``last``, ``total``, ``keys.i`` and ``values.i``, in place.
+    """Write attention as GroupQueryAttention, in place: with inputs last, total, keys.i and values.i.
 
     Args:
         model: A decoder.
@@ -212,7 +213,7 @@ class _Writer:
             return
         insert = Inserter(self._graph, next(iter(self._graph)), self._namer)
 
-        def node(op_type: str, *inputs: Value, **attributes: int) -> Value:
+        def node(op_type: str, *inputs: Value, **attributes: Any) -> Value:
             name = f"places.{op_type.lower()}"
             return insert.node(op_type, list(inputs), name, dtype=DataType.INT64, shape=None, **attributes)
 
@@ -284,7 +285,10 @@ class _Writer:
 
     def _refuse(self, node: Node, got: str) -> UnsupportedError:
         return UnsupportedError(
-            f"{self._where}: node '{node.name}' ({node.op_type})", got, "masks and caches that attention reads", FIX
+            f"{self._where}: node '{node.name}' ({node.op_type})",
+            got,
+            "masks and caches that attention reads",
+            FIX,
         )
 
 
@@ -323,7 +327,7 @@ def simplify_for_caches(model: Model) -> None:
 
 
 def _heads_first(value: Value) -> Value | None:
-    """Return what a Transpose makes of a tensor [batch, tokens, heads, size] by exchanging tokens and heads."""
+    """Return [batch, heads, tokens, size], where a Transpose makes it of [batch, tokens, heads, size]."""
     nodes = (use.node for use in value.uses() if is_op(use.node, "Transpose"))
     return next((node.outputs[0] for node in nodes if ops.Transpose.of(node).perm == _HEADS_LAST), None)
 

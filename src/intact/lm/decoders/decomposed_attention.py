@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from intact.errors import UnsupportedError
 from intact.graph import Graph, Node, Value, is_op, ops
@@ -87,9 +88,7 @@ def find_attentions(
 class _Finder:
     """Reads attention back from its Softmax."""
 
-    def __init__(
-        self, positions: PositionValues, pasts: tuple[Value, ...], heads: int, where: str
-    ) -> None:
+    def __init__(self, positions: PositionValues, pasts: tuple[Value, ...], heads: int, where: str) -> None:
         self._positions, self._pasts, self._heads, self._where = positions, pasts, heads, where
 
     def read(self, softmax: Node) -> DecomposedAttention:
@@ -99,7 +98,9 @@ class _Finder:
         q = self._unscaled(scores.inputs[0])
         keys, new_keys, past_keys = self._source(scores.inputs[1])
         values, new_values, past_values = self._source(product.inputs[1])
-        sizes = [self._head_sizes(new, past) for new, past in ((new_keys, past_keys), (new_values, past_values))]
+        sizes = [
+            self._head_sizes(new, past) for new, past in ((new_keys, past_keys), (new_values, past_values))
+        ]
         (kv_heads, size), (_, value_size) = sizes
         heads = self._heads or self._columns(q) // size
         self._declare_groups(scores.inputs[1], keys, heads, size)
@@ -111,7 +112,9 @@ class _Finder:
         ):  # fmt: skip
             self._positions.declare(value, ("batch", count, length, columns))
         if sizes[0][0] != sizes[1][0] or heads < 1 or heads % kv_heads:
-            raise self.refuse(f"{heads} heads of queries for {sizes} of keys and values", "groups of one size")
+            raise self.refuse(
+                f"{heads} heads of queries for {sizes} of keys and values", "groups of one size"
+            )
         return DecomposedAttention(
             softmax, product, q, keys, values, new_keys, new_values, past_keys, past_values, masks, heads,
             kv_heads, size, value_size,
@@ -192,19 +195,21 @@ class _Finder:
                 return self._appended(node, past)
             if is_op(node, *_MOVES):
                 value = node.inputs[0]
-            elif (source := self._scaled_source(node)) is not None:
-                value = source
+            elif (scaled := self._scaled_source(node)) is not None:
+                value = scaled
             else:
                 got = f"node '{node.name}' ({node.op_type})"
                 raise self.refuse(f"{got} between the cache and it", "a cache that is joined with new tokens")
         raise self.refuse("keys or values that no cache holds", "a cache that is joined with new tokens")
 
     def _past_of(self, value: Value | None) -> Value | None:
-        """Return the cache that a value is; one that is joined with an empty constant, too."""
+        """Return the cache that a value is; one of float16, or joined with an empty constant, too."""
+        node = None if value is None else value.producer()
+        if node is not None and is_op(node, "Cast"):
+            value = node.inputs[0]
         if value is None or value in self._pasts:
             return value
-        node = value.producer()
-        if not is_op(node, "Concat") or node is None:
+        if node is None or not is_op(node, "Concat"):
             return None
         data = [x for x in node.inputs if x not in self._positions]
         rest = [x for x in node.inputs if x in self._positions]
@@ -221,15 +226,15 @@ class _Finder:
 
     def _ungrouped(self, value: Value | None) -> Value:
         """Return keys or values before they are transposed for the product, and repeated for groups."""
-        value = self._unscaled(value)
-        node = value.producer()
+        whole = self._unscaled(value)
+        node = whole.producer()
         if node is not None and is_op(node, "Transpose") and ops.Transpose.of(node).perm == (0, 1, 3, 2):
-            value = self._unscaled(node.inputs[0])
-        chain, source = ("Reshape", "Expand", "Unsqueeze"), value
+            whole = self._unscaled(node.inputs[0])
+        chain, source = ("Reshape", "Expand", "Unsqueeze"), whole
         for op_type in chain:
             node = source.producer()
             if node is None or not is_op(node, op_type) or node.inputs[0] is None:
-                return value
+                return whole
             source = node.inputs[0]
         return source
 
@@ -248,10 +253,12 @@ class _Finder:
                 heads, size = value.shape[1], value.shape[3]
                 if isinstance(heads, int) and isinstance(size, int) and heads > 0 and size > 0:
                     return heads, size
-        size = None if new.shape is None or len(new.shape) != 4 else new.shape[3]
-        if not isinstance(size, int) or size < 1:
-            raise self.refuse(f"'{new.name}' of shape {new.shape}", "[batch, heads, tokens, size] of known size")
-        return max(self._columns(new) // size, 1), size
+        last = None if new.shape is None or len(new.shape) != 4 else new.shape[3]
+        if not isinstance(last, int) or last < 1:
+            raise self.refuse(
+                f"'{new.name}' of shape {new.shape}", "[batch, heads, tokens, size] of known size"
+            )
+        return max(self._columns(new) // last, 1), last
 
     def _columns(self, value: Value) -> int:
         """Return the last size of the tensor [batch, tokens, columns] that a value is laid out from."""
@@ -261,11 +268,11 @@ class _Finder:
             if x in seen or x in self._positions:
                 continue
             seen.add(x)
-            if x.shape is not None and len(x.shape) == 4 and isinstance(x.shape[1], int):
-                if isinstance(x.shape[3], int):
-                    return x.shape[1] * x.shape[3]
-            if x.shape is not None and len(x.shape) == 3 and isinstance(x.shape[2], int):
-                return x.shape[2]
+            shape = () if x.shape is None else tuple(x.shape)
+            numbers = {4: shape[1::2], 3: shape[2:]}.get(len(shape), ())
+            sizes = [size for size in numbers if isinstance(size, int)]
+            if numbers and len(sizes) == len(numbers):
+                return prod(sizes)
             node = x.producer()
             waiting += [] if node is None else [source for source in node.inputs if source is not None]
         raise self.refuse(f"'{value.name}', of which nobody tells how many heads it has", "known sizes")

@@ -1,8 +1,8 @@
 """Decoders that were exported to ONNX, with the inputs and outputs of `decoder_model`.
 
-Files of onnxruntime-genai's builder, of `optimum` and of torch's exporters take a mask of positions and return
-logits behind every token and caches that grow. Here they take the numbers that they work out of the mask, gather
-the rows whose logits are wanted in front of the head, and write caches in place.
+Files of onnxruntime-genai's builder, of `optimum` and of torch's exporters take a mask of positions and
+return logits behind every token and caches that grow. Here they take the numbers that they work out of the
+mask, gather the rows whose logits are wanted in front of the head, and write caches in place.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from intact.lm.decoders.cached_decoder import DecoderPorts, simplify_for_caches,
 from intact.lm.sequence_cache import STATE_ROWS
 from intact.reading import read_bytes
 
-_ATTENTION, _LAST, _TOTAL = "GroupQueryAttention", 5, 6
+_ATTENTION, _LAST, _TOTAL, _COSINES = "GroupQueryAttention", 5, 6, 7
 _PRODUCTS = ("MatMulNBits", "MatMul", "Gemm")
 _ROW_BY_ROW = ("Mul", "Div", "Tanh", "Cast", "Add", "Identity")
 """Operators between a head's product and logits: scales and caps."""
 _FIX = "export the model with onnxruntime-genai's builder, for the CPU"
+_WIDTHS = ("hidden_size", "n_embd")
 _PLAIN = (*pipelines.IMPORT, pipelines.ATTENTION, pipelines.LIFT_CONSTANTS, pipelines.PRUNE)
 """What brings attention to plain operators, and constants to initializers."""
 _USUAL_NAMES = {
@@ -53,7 +54,7 @@ _CONTEXTS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "
 _HEADS = ("num_attention_heads", "n_head")
 """Names that they have for the number of heads of queries."""
 _LONGEST, _LONGEST_MASK = 8192, 2048
-"""Positions at most by default: tables of angles are as long; masks of files without a cache as long and wide."""
+"""Positions by default, at most: tables of angles are as long, and masks of files without a cache as wide."""
 _MOST = 2**24
 
 
@@ -133,7 +134,8 @@ def read_onnx_decoder(path: Path, positions: int | None = None) -> ExportedDecod
             config = _read_object(folder / "config.json")
             break
     context = min(_number(config, _CONTEXTS) or max(positions or 0, _LONGEST), _MOST)
-    heads, head_size = _number(config, _HEADS), _number(config, ("head_dim",))
+    heads = _number(config, _HEADS)
+    head_size = _number(config, ("head_dim",)) or _number(config, _WIDTHS) // max(heads, 1)
     return _read(path, _USUAL_NAMES, _HeadSizes(head_size, heads), context, positions, config, "model_type")
 
 
@@ -158,7 +160,9 @@ def _read(
     config: dict[str, Any], family: str,
 ) -> ExportedDecoder:  # fmt: skip
     if positions is not None and not 1 <= positions <= context:
-        raise QuantValueError("positions", str(positions), f"1 to {context}, as the model has", "ask for fewer")
+        raise QuantValueError(
+            "positions", str(positions), f"1 to {context}, as the model has", "ask for fewer"
+        )
     rewrite = _Rewrite(load(path), names, sizes, str(path))
     rewrite.apply(context, positions)
     return ExportedDecoder(rewrite.model, str(config.get(family, "onnx")), rewrite.positions, config)
@@ -177,7 +181,7 @@ class _Rewrite:
         attentions = [node for node in self._graph if node.op_type == _ATTENTION]
         tokens = self._find(self._names["tokens"])
         if attentions:
-            self.positions = context if positions is None else positions  # its angles are in the file
+            self.positions = self._positions_with_angles(attentions, context, positions)
             self._take_lengths(attentions)
             self._rename_caches(self._graph.inputs, ("keys", "values"), "")
             self._rename_caches(self._graph.outputs, ("new_keys", "new_values"), "new_")
@@ -190,10 +194,21 @@ class _Rewrite:
         self._drop_inputs()
         refresh_shapes(self.model)
 
+    def _positions_with_angles(self, attentions: list[Node], context: int, positions: int | None) -> int:
+        """Return the longest sequence that tables of angles in the file allow."""
+        tables = (input_of(node, _COSINES) for node in attentions)
+        rows = [table.shape[0] for table in tables if table is not None and table.shape is not None]
+        most = min([context, *(count for count in rows if isinstance(count, int))])
+        if positions is not None and positions > most:
+            want = f"1 to {most}, as the file has angles for"
+            raise QuantValueError("positions", str(positions), want, "export the model for more")
+        return most if positions is None else positions
+
     def _write_caches(self, tokens: Value, context: int, positions: int | None) -> None:
         """Write decomposed attention as GroupQueryAttention."""
         run_stages(self.model, _PLAIN)
         simplify_for_caches(self.model)
+        self._widen_logits()
         patterns = [_pattern(self._names[kind]) for kind in ("keys", "values")]
         pasts = tuple(
             value for value in self._graph.inputs if any(p.fullmatch(value.name or "") for p in patterns)
@@ -204,6 +219,13 @@ class _Rewrite:
         unknown = [value.name for value in self._graph.inputs if value not in known]
         if unknown:
             raise self._refuse(f"an input '{unknown[0]}'", "tokens, a mask, positions and caches")
+        for node in self._graph:
+            if node.op_type == "DynamicQuantizeLinear":
+                got = f"node '{node.name}' ({node.op_type}), one range for all tokens of a call"
+                raise UnsupportedError(
+                    self._where, got, "codes that do not depend on how a prompt is cut",
+                    "load the float file with weights='int8', or quantize it with MatMulNBits",
+                )  # fmt: skip
         ports = DecoderPorts(tokens, mask, places, pasts, self._logits(), self._sizes.heads)
         most = _LONGEST if pasts else _LONGEST_MASK
         self.positions = min(context, most) if positions is None else positions
@@ -224,6 +246,15 @@ class _Rewrite:
                     set_shape(added[index], sizes)
                     self._graph.inputs.append(added[index])
                 node.replace_input_with(index, added[index])
+
+    def _widen_logits(self) -> None:
+        """Let the logits of a float16 model be the floats that it computes."""
+        logits = self._logits()
+        node = logits.producer()
+        floats = node.inputs[0] if node is not None and node.op_type == "Cast" else None
+        if floats is not None and floats.dtype == DataType.FLOAT and not floats.is_graph_output():
+            self._graph.outputs[self._graph.outputs.index(logits)] = floats
+            logits.name, floats.name = f"{logits.name}.cast", logits.name
 
     def _logits(self) -> Value:
         """Return the output with the logits."""
@@ -250,8 +281,9 @@ class _Rewrite:
                 if value.shape is None or len(value.shape) != 4:
                     raise self._refuse(f"'{value.name}' without 4 axes", "[batch, heads, room, size]")
                 _, heads, _, size = value.shape
-                if not isinstance(size, int):  # the builder may leave it open
-                    size = self._sizes.size or None
+                size = size if isinstance(size, int) else self._sizes.size  # the builder may leave it open
+                if size < 1:
+                    raise self._refuse(f"'{value.name}' of heads of an open size", "head_dim in config.json")
                 set_shape(value, ["batch", heads if isinstance(heads, int) else None, "room", size])
         unknown = {value.name for value in values if not str(value.name).startswith((*kinds, "new_"))}
         own = {"last", "total", *(self._names[name] for name in ("tokens", "mask", "positions", "logits"))}

@@ -1,8 +1,8 @@
 """Values of a decoder's graph that follow from positions, masks and sizes alone, whatever the tokens are.
 
-Exporters compute masks, angles and indices from `attention_mask`, `position_ids` and the sizes of tensors, each
-in its own operators. Here such parts are cut out and run for lengths of our choice, so that what they mean is
-read off their values.
+Exporters compute masks, angles and indices from `attention_mask`, `position_ids` and the sizes of tensors,
+each in its own operators. Here such parts are cut out and run for lengths of our choice, so that what they
+mean is read off their values.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class PositionValues:
     def _boundary(
         self, outputs: Sequence[Value], given: set[Value]
     ) -> tuple[list[Value], list[Value], set[Node]]:
-        """Return the inputs of the graph that `outputs` read, sizes of values that are not computed, and nodes."""
+        """Return the inputs that `outputs` read, sizes of values that are not computed, and nodes."""
         own_inputs, sizes, nodes = dict[Value, None](), dict[Value, None](), set[Node]()
         seen, waiting = set(given), [value for value in outputs if value not in given]
         while waiting:
@@ -179,7 +179,7 @@ class PositionValues:
         return UnsupportedError(f"{self._where}: node '{name}'", got, "masks and positions", FIX)
 
     def _dims_of_source(self, value: Value) -> list[int | tuple[str, ...]] | None:
-        """Return the sizes that a Shape or Size reads: numbers, or names that are added; None: not all are known."""
+        """Return the sizes that a Shape or Size reads: numbers, or names that are added; None: unknown."""
         node = value.producer()
         source = None if node is None else node.inputs[0]
         assert source is not None

@@ -13,8 +13,8 @@ from intact.graph import Graph, Value, is_op
 from intact.lm.decoders.position_values import FIX, GraphPart, Lengths, PositionValues
 
 _ROTATING = (
-    "Add", "Cast", "Concat", "Flatten", "Identity", "Mul", "Neg", "Reshape", "Slice", "Split", "Squeeze", "Sub",
-    "Unsqueeze",
+    "Add", "Cast", "Concat", "Flatten", "Identity", "Mul", "Neg", "Reshape", "Slice", "Split", "Squeeze",
+    "Sub", "Unsqueeze",
 )  # fmt: skip
 _FEW, _RANK = 7, 4
 _CLOSE = 1e-5
@@ -37,8 +37,7 @@ class Rotation:
     def equals(self, other: Rotation) -> bool:
         """Return whether both rotate alike."""
         return self.interleaved == other.interleaved and all(
-            np.array_equal(x, y)
-            for x, y in ((self.cosines, other.cosines), (self.sines, other.sines))
+            np.array_equal(x, y) for x, y in ((self.cosines, other.cosines), (self.sines, other.sines))
         )
 
     def matrix(self, position: int, size: int) -> Reals:
@@ -137,8 +136,12 @@ class RotationFinder:
         first, last = 0, self._most - few
         heads = np.random.default_rng(0).normal(size=rotated.size).astype(np.float32)
         rows = {
-            start: rotated.run(self._positions.lengths_until(start + few, few), heads) for start in (first, last)
+            start: row
+            for start in (first, last)
+            if (row := rotated.run(self._positions.lengths_until(start + few, few), heads)) is not None
         }
+        if not {first, last} <= rows.keys():
+            return None
         for rotation in self._rotations:
             if _maps(rotation, heads, rows, few):
                 return rotation
@@ -162,13 +165,12 @@ class RotationFinder:
         return None
 
 
-def _maps(rotation: Rotation, head: Reals, rows: Mapping[int, Reals | None], tokens: int) -> bool:
-    """Return whether a rotation maps a head to rows [tokens, size], by the position of the first token."""
+def _maps(rotation: Rotation, head: Reals, rows: Mapping[int, Reals], tokens: int) -> bool:
+    """Return whether a rotation maps a head to the last rows [tokens, size], by the first one's position."""
     return 2 * rotation.cosines.shape[1] <= head.size and all(
-        found is not None
-        and np.allclose(row, rotation.matrix(start + token, head.size) @ head, atol=_CLOSE * 10)
+        np.allclose(row, rotation.matrix(start + token, head.size) @ head, atol=_CLOSE * 10)
         for start, found in rows.items()
-        for token, row in enumerate([] if found is None else found[-tokens:])
+        for token, row in enumerate(found[-tokens:])
     )
 
 
