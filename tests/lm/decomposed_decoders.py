@@ -19,7 +19,7 @@ LAYERS, HIDDEN, WORDS, POSITIONS = 2, 16, 24, 48
 
 @dataclass(frozen=True)
 class Form:
-    """What a decoder looks like.
+    """Form of a decoder.
 
     Attributes:
         heads, kv_heads, size: Of attention.
@@ -100,15 +100,15 @@ class _Writer:
         end = self.node("Squeeze", total, self.ints(0))
         places = self.node("Range", self.constant(0, np.int64), end, self.constant(1, np.int64))
         ahead = self.node("Sub", places, own)
-        kept = self.node("LessOrEqual", ahead, self.constant(self.form.reach, np.int64))
+        reach = self.node("LessOrEqual", ahead, self.constant(self.form.reach, np.int64))
         if self.form.window:
             near = self.node("Greater", ahead, self.constant(-self.form.window, np.int64))
-            kept = self.node("And", kept, near)
+            reach = self.node("And", reach, near)
         padding = self.node(
             "Unsqueeze", self.node("Cast", "attention_mask", to=TensorProto.BOOL), self.ints(1, 2)
         )
         self._ahead = ahead
-        return self.node("And", kept, padding)
+        return self.node("And", reach, padding)
 
     def angles(self, positions: str, total: str) -> tuple[str, str]:
         """Return cosines and sines, [batch, 1, tokens, pairs]."""
@@ -120,7 +120,7 @@ class _Writer:
         angles = self.node("Mul", whole, speeds)
         return self.node("Cos", angles), self.node("Sin", angles)
 
-    def rotated(self, x: str, angles: tuple[str, str]) -> str:
+    def rotate(self, x: str, angles: tuple[str, str]) -> str:
         form, (cos, sin) = self.form, angles
         if form.rotation == "none":
             return x
@@ -154,7 +154,7 @@ class _Writer:
         past, present = f"past_key_values.{layer}.{kind}", f"present.{layer}.{kind}"
         return self.node("Concat", past, new, output=present, axis=-2)
 
-    def repeated(self, x: str) -> str:
+    def repeat(self, x: str) -> str:
         form = self.form
         group = form.heads // form.kv_heads
         if group == 1:
@@ -172,12 +172,12 @@ class _Writer:
         flat = [sizes[0], self.ints(form.heads), sizes[3], sizes[4]]
         return self.node("Reshape", wide, self.node("Concat", *flat, axis=0))
 
-    def attention(self, x: str, layer: int, kept: str, angles: tuple[str, str]) -> str:
+    def attention(self, x: str, layer: int, reach: str, angles: tuple[str, str]) -> str:
         form = self.form
-        q, k = (self.rotated(self.heads_of(x, heads), angles) for heads in (form.heads, form.kv_heads))
+        q, k = (self.rotate(self.heads_of(x, heads), angles) for heads in (form.heads, form.kv_heads))
         keys = self.cache(k, layer, "key")
         values = self.cache(self.heads_of(x, form.kv_heads), layer, "value")
-        turned = self.node("Transpose", self.repeated(keys), perm=[0, 1, 3, 2])
+        turned = self.node("Transpose", self.repeat(keys), perm=[0, 1, 3, 2])
         scale = self.constant(form.size**-0.25 if form.scale_both else form.size**-0.5)
         if form.scale_both:
             q, turned = self.node("Mul", q, scale), self.node("Mul", turned, scale)
@@ -189,16 +189,16 @@ class _Writer:
             scores = self.node("Mul", self.node("Tanh", self.node("Div", scores, cap)), cap)
         least = self.constant(-np.inf if form.mask == "where" else np.finfo(np.float32).min)
         if form.mask == "where":
-            scores = self.node("Where", kept, scores, least)
+            scores = self.node("Where", reach, scores, least)
         else:
-            addend = self.node("Where", kept, self.constant(0.0), least)
+            addend = self.node("Where", reach, self.constant(0.0), least)
             if form.bias:
                 slope = self.node(
                     "Mul", self.node("Cast", self._ahead, to=TensorProto.FLOAT), self.constant(form.bias)
                 )
                 addend = self.node("Add", addend, slope)
             scores = self.node("Add", scores, addend)
-        y = self.node("MatMul", self.node("Softmax", scores, axis=-1), self.repeated(values))
+        y = self.node("MatMul", self.node("Softmax", scores, axis=-1), self.repeat(values))
         rows = self.node("Reshape", self.node("Transpose", y, perm=[0, 2, 1, 3]), self.ints(0, 0, -1))
         return self.node("MatMul", rows, self.weight(form.heads * form.size, HIDDEN))
 
@@ -215,10 +215,10 @@ class _Writer:
         positions, total = self.positions()
         if form.learned:
             x = self.node("Add", x, self.node("Gather", self.weight(POSITIONS, HIDDEN), positions))
-        kept = self.mask_of(positions, total)
+        reach = self.mask_of(positions, total)
         angles = self.angles(positions, total) if form.rotation != "none" else ("", "")
         for layer in range(LAYERS):
-            x = self.node("Add", x, self.attention(self.norm(x), layer, kept, angles))
+            x = self.node("Add", x, self.attention(self.norm(x), layer, reach, angles))
             inner = self.node("MatMul", self.norm(x), self.weight(HIDDEN, 2 * HIDDEN))
             bent = self.node("Mul", inner, self.node("Sigmoid", inner))
             x = self.node("Add", x, self.node("MatMul", bent, self.weight(2 * HIDDEN, HIDDEN)))
@@ -260,9 +260,9 @@ def runtime_logits(path: Path, tokens: np.ndarray) -> np.ndarray:
         if port.name.startswith("past"):
             feeds[port.name] = np.zeros((1, port.shape[1], 0, port.shape[3]), np.float32)
     names = {port.name for port in session.get_inputs()}
-    given = {
+    values = {
         "input_ids": tokens[None], "attention_mask": np.ones((1, len(tokens)), np.int64),
         "position_ids": np.arange(len(tokens))[None],
     }  # fmt: skip
-    feeds |= {name: array for name, array in given.items() if name in names}
+    feeds |= {name: array for name, array in values.items() if name in names}
     return session.run(["logits"], feeds)[0][0]

@@ -22,7 +22,7 @@ _CLOSE = 1e-4
 
 @dataclass(frozen=True)
 class AttentionForm:
-    """What GroupQueryAttention is told of an attention.
+    """Attributes of GroupQueryAttention.
 
     Attributes:
         scale: Of products of queries and keys.
@@ -75,32 +75,34 @@ class _Windows:
     def read(self) -> list[int]:
         long = self._positions.lengths_until(self._most, min(3, self._most))
         short = Lengths(0, min(24, self._most))
-        windows = [int(kept[-1].sum()) % self._most for kept in self._kept(long)]
+        windows = [int(reach[-1].sum()) % self._most for reach in self._reaches(long)]
         edges = [self._positions.lengths_until(window + 5, 9) for window in {*windows} - {0} if window > 4]
         cases = [long, short, *edges]
         for lengths in cases:
             if lengths.total > self._most:
                 continue
-            for attention, kept, window in zip(self._attentions, self._kept(lengths), windows, strict=True):
-                if not np.array_equal(kept, causal(lengths, window)):
-                    got = f"a mask that keeps {kept.sum()} of {kept.size} scores of {lengths.tokens} tokens"
+            for attention, reach, window in zip(
+                self._attentions, self._reaches(lengths), windows, strict=True
+            ):
+                if not np.array_equal(reach, causal(lengths, window)):
+                    got = f"a mask that keeps {reach.sum()} of {reach.size} scores of {lengths.tokens} tokens"
                     raise _refuse(
                         attention, self._where, got, "those of earlier tokens, or of a window of them"
                     )
         return windows
 
-    def _kept(self, lengths: Lengths) -> list[NDArray[np.bool_]]:
+    def _reaches(self, lengths: Lengths) -> list[NDArray[np.bool_]]:
         """Return which scores of each layer count, [tokens, total]."""
         arrays = dict(zip(self._masks, self._part.run(lengths), strict=True)) if self._part else {}
-        shape, kept = (lengths.tokens, lengths.total), []
+        shape, reach = (lengths.tokens, lengths.total), []
         for attention in self._attentions:
             layer = np.ones(shape, bool)
             for mask in attention.masks:
-                layer &= self._kept_by(attention, mask, arrays[mask.value], shape)
-            kept.append(layer)
-        return kept
+                layer &= self._reach_of_mask(attention, mask, arrays[mask.value], shape)
+            reach.append(layer)
+        return reach
 
-    def _kept_by(
+    def _reach_of_mask(
         self, attention: DecomposedAttention, mask: Mask, array: NDArray[Any], shape: tuple[int, int]
     ) -> NDArray[np.bool_]:
         try:
@@ -110,10 +112,10 @@ class _Windows:
             raise _refuse(attention, self._where, got, f"one for {shape} scores") from None
         if mask.kind == "added" and not np.all((rows == 0) | (rows <= _EXCLUDED)):
             raise _refuse(attention, self._where, "biases of scores", "masks alone")
-        kept = rows == 0 if mask.kind == "added" else rows.astype(bool) == (mask.kind == "kept")
-        if not (kept == kept[:1]).all():
+        reach = rows == 0 if mask.kind == "added" else rows.astype(bool) == (mask.kind == "kept")
+        if not (reach == reach[:1]).all():
             raise _refuse(attention, self._where, "heads with masks of their own", "one mask")
-        return np.asarray(kept[0])
+        return np.asarray(reach[0])
 
 
 def _read_form(
@@ -145,9 +147,9 @@ def _scale_and_cap(
     q[..., 0] = 1
     keys[:, :, -2:, 0] = 1, _LARGE
     scores, _ = part.run(lengths, {attention.q: q, attention.keys: keys, attention.values: values})
-    one, large = (float(score) for score in scores.reshape(-1, lengths.total)[-1, -2:])
-    cap = 0.0 if abs(large - one * _LARGE) <= 1e-3 * abs(large) else large
-    scale = one if not cap else cap * atanh(max(min(one / cap, 0.999), -0.999))
+    unit, large = (float(score) for score in scores.reshape(-1, lengths.total)[-1, -2:])
+    cap = 0.0 if abs(large - unit * _LARGE) <= 1e-3 * abs(large) else large
+    scale = unit if not cap else cap * atanh(max(min(unit / cap, 0.999), -0.999))
     usual = 1 / sqrt(attention.size)
     return AttentionForm(usual if abs(scale - usual) < 1e-6 * usual else scale, cap, window)
 
@@ -161,14 +163,14 @@ def _shapes(attention: DecomposedAttention, lengths: Lengths) -> list[tuple[int,
 
 
 def _attend(
-    q: NDArray[Any], keys: NDArray[Any], values: NDArray[Any], form: AttentionForm, kept: NDArray[np.bool_]
+    q: NDArray[Any], keys: NDArray[Any], values: NDArray[Any], form: AttentionForm, reach: NDArray[np.bool_]
 ) -> NDArray[Any]:
     group = q.shape[1] // keys.shape[1]
     keys, values = (np.repeat(x.astype(np.float64), group, axis=1) for x in (keys, values))
     scores = q @ keys.swapaxes(2, 3) * form.scale
     if form.softcap:
         scores = np.tanh(scores / form.softcap) * form.softcap
-    scores = np.where(kept, scores, -np.inf)
+    scores = np.where(reach, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return np.asarray(weights / weights.sum(-1, keepdims=True) @ values)
 

@@ -161,8 +161,8 @@ class _Writer:
 
     def _angles(self, rotation: Rotation) -> tuple[Value, Value]:
         """Return the tables of a rotation, which layers share."""
-        for known, tables in self._tables:
-            if known is rotation:
+        for rotation_of_tables, tables in self._tables:
+            if rotation_of_tables is rotation:
                 return tables
         first = next(iter(self._graph))
         insert = Inserter(self._graph, first, self._namer)
@@ -217,9 +217,9 @@ class _Writer:
             name = f"places.{op_type.lower()}"
             return insert.node(op_type, list(inputs), name, dtype=DataType.INT64, shape=None, **attributes)
 
-        one, axis = (insert.constant("places.number", np.array(number)) for number in (1, [1]))
-        count = node("Gather", node("Shape", self._ports.tokens), one)
-        steps = node("Range", node("Sub", one, count), one, one)
+        unit, axis = (insert.constant("places.number", np.array(number)) for number in (1, [1]))
+        count = node("Gather", node("Shape", self._ports.tokens), unit)
+        steps = node("Range", node("Sub", unit, count), unit, unit)
         ends = node("Unsqueeze", node("Cast", self._last, to=int(DataType.INT64)), axis)
         places = node("Add", ends, steps)
         for value, offset in offsets.items():

@@ -12,7 +12,7 @@ from intact.graph import Graph, Node, Value, is_op, ops
 from intact.lm.decoders.position_values import FIX, PositionValues
 
 _CASTS = ("Cast", "Identity", "Dropout")
-_MOVES = (*_CASTS, "Transpose", "Reshape", "Expand", "Unsqueeze", "Squeeze", "Tile")
+_MOVES = ops.MOVING | {"Cast"}
 _SCORES = (*_CASTS, "Add", "Sub", "Mul", "Div", "Where", "Tanh")
 _FAR = 256
 """Values that are looked at on the way to the projection of queries."""
@@ -20,7 +20,7 @@ _FAR = 256
 
 @dataclass(frozen=True)
 class Mask:
-    """What an operator does to scores that may not count.
+    """An operator on scores that says which of them count.
 
     Attributes:
         value: What is added to scores, or the condition of a Where.
@@ -95,7 +95,7 @@ class _Finder:
         self._node = softmax
         product = self._product_behind(softmax)
         scores, masks = self._product_before(softmax)
-        q = self._unscaled(scores.inputs[0])
+        q = self._without_scale(scores.inputs[0])
         keys, new_keys, past_keys = self._source(scores.inputs[1])
         values, new_values, past_values = self._source(product.inputs[1])
         sizes = [
@@ -162,12 +162,12 @@ class _Finder:
             return [Mask(addend, "added")]
         return []
 
-    def _unscaled(self, value: Value | None) -> Value:
+    def _without_scale(self, value: Value | None) -> Value:
         """Return a value without casts and products with single numbers."""
         while value is not None and (node := value.producer()) is not None:
             if is_op(node, *_CASTS):
                 value = node.inputs[0]
-            elif (source := self._scaled_source(node)) is not None:
+            elif (source := self._source_of_scale(node)) is not None:
                 value = source
             else:
                 break
@@ -175,7 +175,7 @@ class _Finder:
             raise self.refuse("a MatMul without inputs", "queries and keys")
         return value
 
-    def _scaled_source(self, node: Node) -> Value | None:
+    def _source_of_scale(self, node: Node) -> Value | None:
         """Return what a Mul or Div scales by a single number."""
         if not is_op(node, "Mul", "Div"):
             return None
@@ -188,14 +188,14 @@ class _Finder:
     def _source(self, value: Value | None) -> tuple[Value, Value, Value | None]:
         """Return all keys or values, those of new tokens, and those of the past."""
         if not self._pasts:
-            source = self._ungrouped(value)
+            source = self._without_groups(value)
             return source, source, None
         while value is not None and (node := value.producer()) is not None:
             if is_op(node, "Concat") and (past := self._past_of(node.inputs[0])) is not None:
-                return self._appended(node, past)
+                return self._split_cache(node, past)
             if is_op(node, *_MOVES):
                 value = node.inputs[0]
-            elif (scaled := self._scaled_source(node)) is not None:
+            elif (scaled := self._source_of_scale(node)) is not None:
                 value = scaled
             else:
                 got = f"node '{node.name}' ({node.op_type})"
@@ -217,26 +217,21 @@ class _Finder:
             return data[0]
         return None
 
-    def _appended(self, concat: Node, past: Value) -> tuple[Value, Value, Value]:
+    def _split_cache(self, concat: Node, past: Value) -> tuple[Value, Value, Value]:
         _, *new = concat.inputs
         if len(new) != 1 or new[0] is None or ops.Concat.of(concat).axis not in (2, -2):
             got = f"node '{concat.name}' (Concat)"
             raise self.refuse(got, "a past [batch, heads, tokens, size] and new tokens on axis 2")
         return concat.outputs[0], new[0], past
 
-    def _ungrouped(self, value: Value | None) -> Value:
+    def _without_groups(self, value: Value | None) -> Value:
         """Return keys or values before they are transposed for the product, and repeated for groups."""
-        whole = self._unscaled(value)
+        whole = self._without_scale(value)
         node = whole.producer()
         if node is not None and is_op(node, "Transpose") and ops.Transpose.of(node).perm == (0, 1, 3, 2):
-            whole = self._unscaled(node.inputs[0])
-        chain, source = ("Reshape", "Expand", "Unsqueeze"), whole
-        for op_type in chain:
-            node = source.producer()
-            if node is None or not is_op(node, op_type) or node.inputs[0] is None:
-                return whole
-            source = node.inputs[0]
-        return source
+            whole = self._without_scale(node.inputs[0])
+        repeated = _behind(_behind(whole, "Reshape"), "Expand")
+        return _behind(repeated, "Unsqueeze") or whole
 
     def _declare_groups(self, value: Value | None, source: Value, heads: int, size: int) -> None:
         """State the sizes of keys or values that are repeated for groups."""
@@ -244,7 +239,7 @@ class _Finder:
             if is_op(node, "Reshape"):
                 self._positions.declare(value, ("batch", heads, "total", size))
                 return
-            value = self._scaled_source(node) or node.inputs[0]
+            value = self._source_of_scale(node) or node.inputs[0]
 
     def _head_sizes(self, new: Value, past: Value | None) -> tuple[int, int]:
         """Return the number of heads of keys or values, and their size."""
@@ -276,3 +271,9 @@ class _Finder:
             node = x.producer()
             waiting += [] if node is None else [source for source in node.inputs if source is not None]
         raise self.refuse(f"'{value.name}', of which nobody tells how many heads it has", "known sizes")
+
+
+def _behind(value: Value | None, op_type: str) -> Value | None:
+    """Return what an operator of ONNX makes `value` of; None where another one does."""
+    node = None if value is None else value.producer()
+    return node.inputs[0] if node is not None and is_op(node, op_type) else None

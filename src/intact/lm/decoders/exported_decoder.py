@@ -42,7 +42,7 @@ _ROW_BY_ROW = ("Mul", "Div", "Tanh", "Cast", "Add", "Identity")
 _FIX = "export the model with onnxruntime-genai's builder, for the CPU"
 _WIDTHS = ("hidden_size", "n_embd")
 _PLAIN = (*pipelines.IMPORT, pipelines.ATTENTION, pipelines.LIFT_CONSTANTS, pipelines.PRUNE)
-"""What brings attention to plain operators, and constants to initializers."""
+"""Passes that bring attention to plain operators, and constants to initializers."""
 _USUAL_NAMES = {
     "tokens": "input_ids", "mask": "attention_mask", "positions": "position_ids", "logits": "logits",
     "keys": "past_key_values.%d.key", "values": "past_key_values.%d.value", "new_keys": "present.%d.key",
@@ -77,7 +77,7 @@ class ExportedDecoder:
 
 @dataclass(frozen=True)
 class _HeadSizes:
-    """What a configuration says of heads; 0: nothing.
+    """Sizes of heads by a configuration; 0: it says nothing.
 
     Attributes:
         size: Of each.
@@ -215,8 +215,8 @@ class _Rewrite:
         )
         inputs = {value.name: value for value in self._graph.inputs}
         mask, places = (inputs.get(self._names[kind]) for kind in ("mask", "positions"))
-        known = {tokens, mask, places, *pasts}
-        unknown = [value.name for value in self._graph.inputs if value not in known]
+        ports = {tokens, mask, places, *pasts}
+        unknown = [value.name for value in self._graph.inputs if value not in ports]
         if unknown:
             raise self._refuse(f"an input '{unknown[0]}'", "tokens, a mask, positions and caches")
         for node in self._graph:
@@ -226,10 +226,10 @@ class _Rewrite:
                     self._where, got, "codes that do not depend on how a prompt is cut",
                     "load the float file with weights='int8', or quantize it with MatMulNBits",
                 )  # fmt: skip
-        ports = DecoderPorts(tokens, mask, places, pasts, self._logits(), self._sizes.heads)
+        decoder = DecoderPorts(tokens, mask, places, pasts, self._logits(), self._sizes.heads)
         most = _LONGEST if pasts else _LONGEST_MASK
         self.positions = min(context, most) if positions is None else positions
-        write_caches(self.model, ports, self.positions, self._where)
+        write_caches(self.model, decoder, self.positions, self._where)
 
     def _take_lengths(self, attentions: list[Node]) -> None:
         """Read the places of the last tokens, and the longest sequence, from inputs."""

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
-from intact.graph import Model, Node, Session, Value, cut_nodes, subgraphs
-from intact.graph.ops import DRAWING
+from intact.graph import Model, Node, Session, Value, cut_nodes, ops, subgraphs
 
 FIX = "export the model with onnxruntime-genai's builder, or load the Hugging Face folder itself"
 _SIZES = ("Shape", "Size")
@@ -90,7 +89,7 @@ class PositionValues:
         values = set(self._model.graph.initializers.values())
         values |= {value for value in (self._mask, self._positions) if value is not None}
         for node in self._model.graph:
-            is_plain = node.op_type not in DRAWING and not subgraphs(node)
+            is_plain = node.op_type not in ops.DRAWING and not subgraphs(node)
             inputs = [value for value in node.inputs if value is not None]
             if is_plain and (node.op_type in _SIZES or values.issuperset(inputs)):
                 values.update(node.outputs)
@@ -126,18 +125,18 @@ class PositionValues:
         Raises:
             UnsupportedError: It reads something else, or sizes that are not known.
         """
-        given = set(inputs)
-        own_inputs, sizes, nodes = self._boundary(outputs, given)
+        inner = set(inputs)
+        own_inputs, sizes, nodes = self._boundary(outputs, inner)
         ordered = sorted(nodes, key=self._places.__getitem__)
-        data = cut_nodes(self._model, ordered, [*given, *own_inputs, *sizes], outputs)
+        data = cut_nodes(self._model, ordered, [*inner, *own_inputs, *sizes], outputs)
         return GraphPart(self, Session(data, threads=1), outputs, own_inputs, sizes)
 
     def _boundary(
-        self, outputs: Sequence[Value], given: set[Value]
+        self, outputs: Sequence[Value], inner: set[Value]
     ) -> tuple[list[Value], list[Value], set[Node]]:
         """Return the inputs that `outputs` read, sizes of values that are not computed, and nodes."""
         own_inputs, sizes, nodes = dict[Value, None](), dict[Value, None](), set[Node]()
-        seen, waiting = set(given), [value for value in outputs if value not in given]
+        seen, waiting = set(inner), [value for value in outputs if value not in inner]
         while waiting:
             value = waiting.pop()
             if value in seen or (value.const_value is not None and value.producer() is None):
@@ -149,22 +148,22 @@ class PositionValues:
                     raise self._refuse(outputs[0], f"input '{value.name}'")
                 own_inputs[value] = None
                 continue
-            if node.op_type in _SIZES and not self._is_computed(node, given):
+            if node.op_type in _SIZES and not self._is_computed(node, inner):
                 if self._dims_of_source(value) is not None:
                     sizes[value] = None
                     continue
-                if not self._is_computed(node, given | {self._tokens}):
+                if not self._is_computed(node, inner | {self._tokens}):
                     raise self._refuse(value, f"sizes of '{node.inputs[0]}' that the file does not tell")
             nodes.add(node)
             waiting += [x for x in node.inputs if x is not None]
         return list(own_inputs), list(sizes), nodes
 
-    def _is_computed(self, node: Node, given: set[Value]) -> bool:
+    def _is_computed(self, node: Node, inner: set[Value]) -> bool:
         """Return whether the tensor whose sizes a node reads is a part of what runs."""
         waiting, seen = [node.inputs[0]], set[Value]()
         while waiting:
             value = waiting.pop()
-            if value is None or value in given or value in self._values or value in seen:
+            if value is None or value in inner or value in self._values or value in seen:
                 continue
             seen.add(value)
             source = value.producer()
@@ -217,8 +216,8 @@ class PositionValues:
                 ]
                 assert node is not None
                 if node.op_type == "Shape":
-                    begin, end = (node.attributes.get(key) for key in ("start", "end"))
-                    sizes = sizes[begin.as_int() if begin else 0 : end.as_int() if end else None]
+                    form = ops.Shape.of(node)
+                    sizes = sizes[form.start : form.end]
                 feeds[name] = np.array(sizes if node.op_type == "Shape" else np.prod(sizes), np.int64)
         return feeds
 
@@ -244,17 +243,17 @@ class GraphPart:
         self._values, self._session = values, session
         self._outputs, self._ports = outputs, (*inputs, *sizes)
 
-    def run(self, lengths: Lengths, given: Mapping[Value, NDArray[Any]] | None = None) -> list[NDArray[Any]]:
+    def run(self, lengths: Lengths, inner: Mapping[Value, NDArray[Any]] | None = None) -> list[NDArray[Any]]:
         """Compute the outputs for one sequence.
 
         Args:
             lengths: Of it.
-            given: The other inputs.
+            inner: The other inputs.
         Raises:
             UnsupportedError: ONNX Runtime cannot run it on them.
         """
         feeds = self._values.feeds(self._ports, lengths)
-        feeds |= {str(value.name): array for value, array in (given or {}).items()}
+        feeds |= {str(value.name): array for value, array in (inner or {}).items()}
         arrays = self._session.run(feeds)
         return [arrays[str(value.name)] for value in self._outputs]
 

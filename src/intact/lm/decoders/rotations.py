@@ -9,13 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
-from intact.graph import Graph, Value, is_op
+from intact.graph import Graph, Value, is_op, ops
 from intact.lm.decoders.position_values import FIX, GraphPart, Lengths, PositionValues
 
-_ROTATING = (
-    "Add", "Cast", "Concat", "Flatten", "Identity", "Mul", "Neg", "Reshape", "Slice", "Split", "Squeeze",
-    "Sub", "Unsqueeze",
-)  # fmt: skip
+_ROTATING = (ops.MOVING | {"Add", "Cast", "Mul", "Neg", "Sub"}) - {"Transpose"}
 _FEW, _RANK = 7, 4
 _CLOSE = 1e-5
 Reals = NDArray[np.float32]
@@ -23,7 +20,7 @@ Reals = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Rotation:
-    """What RotaryEmbedding is told of a rotation.
+    """Tables of RotaryEmbedding.
 
     Attributes:
         cosines, sines: float32 [positions, pairs].
@@ -146,9 +143,9 @@ class RotationFinder:
             if _maps(rotation, heads, rows, few):
                 return rotation
         matrices = {
-            start: found
+            start: actual
             for start in (first, last)
-            if (found := rotated.matrices(self._positions.lengths_until(start + few, few), few)) is not None
+            if (actual := rotated.matrices(self._positions.lengths_until(start + few, few), few)) is not None
         }
         pairs = _count_pairs(matrices[last]) if first in matrices and last in matrices else 0
         if pairs == 0:
@@ -169,8 +166,8 @@ def _maps(rotation: Rotation, head: Reals, rows: Mapping[int, Reals], tokens: in
     """Return whether a rotation maps a head to the last rows [tokens, size], by the first one's position."""
     return 2 * rotation.cosines.shape[1] <= head.size and all(
         np.allclose(row, rotation.matrix(start + token, head.size) @ head, atol=_CLOSE * 10)
-        for start, found in rows.items()
-        for token, row in enumerate(found[-tokens:])
+        for start, actual in rows.items()
+        for token, row in enumerate(actual[-tokens:])
     )
 
 
@@ -178,8 +175,8 @@ def _fits(rotation: Rotation, matrices: Mapping[int, Reals]) -> bool:
     """Return whether a rotation has matrices [tokens, size, size], by the position of their first token."""
     return all(
         np.allclose(matrix, rotation.matrix(start + token, len(matrix)), atol=_CLOSE)
-        for start, found in matrices.items()
-        for token, matrix in enumerate(found)
+        for start, actual in matrices.items()
+        for token, matrix in enumerate(actual)
     )
 
 
