@@ -32,6 +32,7 @@ class BlockGather final : public Step {
     if (s.is_packed) {
       const int64_t panels = (rows_ + kPanel - 1) / kPanel;
       demand_vector(s.codes, Type::u8, static_cast<size_t>(panels * panel_bytes()), "panels of codes");
+      if (s.table) demand_vector(*s.table, Type::u8, kBlockTableSize, "a table of 16 codes");
     } else {
       demand_rows(s.codes);
       demand(s.codes.type == Type::u8 && s.codes.sizes[0] == rows_ && s.codes.sizes[1] == bytes_,
@@ -42,6 +43,7 @@ class BlockGather final : public Step {
     if (s.minima) demand_values(*s.minima);
     each_ = std::max<int64_t>(1, static_cast<int64_t>(tuning::indexing::kPiece) / k_);
     for (const View* v : {&s.index, &s.codes}) reads(*v);
+    if (s.table) reads(*s.table);
     if (s.zeros) reads(*s.zeros);
     declare(s.scales);
     if (s.minima) declare(*s.minima);
@@ -96,7 +98,8 @@ class BlockGather final : public Step {
     int64_t each_;
   };
 
-  int64_t panel_bytes() const { return octets_ * packed_bits(s_.bits, k_) * kPanel; }
+  int bits_of_panels() const { return s_.table ? 4 : packed_bits(s_.bits, k_); }
+  int64_t panel_bytes() const { return octets_ * bits_of_panels() * kPanel; }
 
   void unpack_row(const Memory& memory, int64_t row, float* y) const {
     if (!s_.is_packed) {
@@ -105,10 +108,12 @@ class BlockGather final : public Step {
       return;
     }
     const auto* const panel = s_.codes.at<const uint8_t>(memory) + row / kPanel * panel_bytes();
-    const int bits = packed_bits(s_.bits, k_);
-    for (int64_t k = 0; k < k_; ++k)
-      y[k] = static_cast<float>(
-          block_code(panel, bits, static_cast<size_t>(k), static_cast<size_t>(row % kPanel)));
+    const auto* const table = s_.table ? s_.table->at<const uint8_t>(memory) : nullptr;
+    for (int64_t k = 0; k < k_; ++k) {
+      const uint8_t code =
+          block_code(panel, bits_of_panels(), static_cast<size_t>(k), static_cast<size_t>(row % kPanel));
+      y[k] = static_cast<float>(table != nullptr ? table[code] : code);
+    }
   }
 
   void widen(const Memory& memory, int64_t row, float* y) const {

@@ -1,6 +1,7 @@
 #include "steps/block_linear.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/half.h"
 #include "base/tuning.h"
@@ -201,7 +202,10 @@ int64_t block_panels(int64_t outputs) {
   return parts_of(outputs, kPanel);
 }
 
-void demand_block_codes(const View& codes, int bits, const BlockCut& cut, int64_t outputs) {
+void demand_block_codes(const View& codes, const std::optional<View>& table, int bits, const BlockCut& cut,
+                        int64_t outputs) {
+  if (table) demand_vector(*table, Type::u8, kBlockTableSize, "a table of 16 codes");
+  demand(!table || bits == 4, "places in a table have 4 bits");
   demand(bits == 4 || bits == 8 || (packed_bits(bits, cut.k) == bits && bits > 4),
          "codes have bits of panels");
   demand_vector(codes, Type::u8, static_cast<size_t>(block_panels(outputs) * cut.units * bits) * 16,
@@ -237,6 +241,35 @@ std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n
   return bytes;
 }
 
+std::vector<uint8_t> pack_few_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits) {
+  std::vector<uint8_t> panels = pack_block_codes(stream, n, k, bits);
+  const int packed = packed_bits(bits, k);
+  if (packed == 4) return panels;
+  constexpr int kNone = -1;
+  std::array<int, 256> places{};
+  places.fill(kNone);
+  std::array<uint8_t, kTableBytes> table{};
+  size_t count = 0;
+  const auto depth = static_cast<size_t>(k),
+             panel_bytes = (depth + kBlockUnit - 1) / kBlockUnit * static_cast<size_t>(packed) * 16;
+  std::vector<uint8_t> found(bytes_of_places(n, k));
+  const size_t place_bytes = (depth + kBlockUnit - 1) / kBlockUnit * block_unit_bytes(kBlockTable);
+  for (size_t output = 0; output < static_cast<size_t>(n); ++output) {
+    const size_t panel = output / kBlockPanel, lane = output % kBlockPanel;
+    for (size_t at = 0; at < depth; ++at) {
+      const uint8_t code = block_code(panels.data() + panel * panel_bytes, packed, at, lane);
+      if (places[code] == kNone) {
+        if (count == kBlockTableSize) return panels;
+        table[count] = code;
+        places[code] = static_cast<int>(count++);
+      }
+      add_block_code(found.data() + panel * place_bytes, 4, at, lane, static_cast<unsigned>(places[code]));
+    }
+  }
+  found.insert(found.end(), table.begin(), table.end());
+  return found;
+}
+
 std::vector<uint8_t> halve_block_values(std::span<const float> values) {
   std::vector<uint16_t> halves(values.size());
   bool is_exact = true;
@@ -251,15 +284,18 @@ std::vector<uint8_t> halve_block_values(std::span<const float> values) {
 }
 
 std::vector<int32_t> sum_block_codes(std::span<const uint8_t> packed, int64_t n, int bits,
-                                     const BlockCut& cut) {
+                                     const BlockCut& cut, const uint8_t* table) {
   const auto panels = static_cast<size_t>(parts_of(n, kPanel)), units = static_cast<size_t>(cut.units),
              pieces = static_cast<size_t>(cut.pieces), piece = static_cast<size_t>(cut.piece);
   std::vector<int32_t> sums(panels * pieces * kBlockPanel);
   for (size_t panel = 0; panel < panels; ++panel) {
     const uint8_t* const codes = packed.data() + panel * units * static_cast<size_t>(bits) * 16;
-    for (size_t k = 0; k < units * kBlockUnit; ++k) {
+    for (size_t k = 0; k < static_cast<size_t>(cut.k); ++k) {
       int32_t* const to = sums.data() + (panel * pieces + k / kBlockUnit / piece) * kBlockPanel;
-      for (size_t i = 0; i < kBlockPanel; ++i) to[i] += block_code(codes, bits, k, i);
+      for (size_t i = 0; i < kBlockPanel; ++i) {
+        const uint8_t code = block_code(codes, bits, k, i);
+        to[i] += table != nullptr ? table[code] : code;
+      }
     }
   }
   return sums;

@@ -80,6 +80,22 @@ def test_every_kernel(kernel: str, bits: int, offsets: str, monkeypatch: pytest.
         check(plan_of(rng, rows, k, n, bits, block, offsets, bias=rows % 2 == 1), rng)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("bits", [5, 8])
+@pytest.mark.parametrize("offsets", ["", "z", "m", "zm", "l"])
+def test_few_codes_by_every_kernel(
+    kernel: str, bits: int, offsets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most 16 values: panels hold places in a table of them."""
+    monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
+    rng = np.random.default_rng(bits)
+    for rows, k, n, block in [(1, 64, 33, 32), (3, 300, 130, 24), (100, 136, 65, 136), (2, 1056, 40, 32)]:
+        plan = plan_of(rng, rows, k, n, bits, block, offsets, bias=rows % 2 == 1)
+        codes = rng.permutation(2**bits)[:16].astype(np.uint8)[rng.integers(0, 16, (n, k))]
+        plan.constants["w"][:] = numerics.join_stream(codes, bits, 1)
+        check(plan, rng)
+
+
 @pytest.mark.parametrize("threads", [1, 8])
 def test_threads_change_no_bit(threads: int) -> None:
     rng = np.random.default_rng(0)

@@ -94,6 +94,50 @@ def test_every_kernel(
         check(plan_of(rng, rows, k, n, bits, block, x_block, signed, offsets), x)
 
 
+def draw_few_codes(rng: np.random.Generator, plan: Plan, bits: int, count: int) -> NDArray[np.uint8]:
+    """Replace the codes of a plan by `count` values of those that `bits` bits have."""
+    values = rng.permutation(2**bits)[:count].astype(np.uint8)
+    product = plan.steps[-1]
+    assert isinstance(product, BlockLinear)
+    shape = (len(plan.constants["w"]), product.inputs)
+    codes = values[np.resize(rng.permutation(np.arange(np.prod(shape)) % count), shape)]
+    plan.constants["w"][:] = pack_codes(codes, bits)
+    return codes
+
+
+@pytest.mark.parametrize("kernel", MULTIPLY)
+@pytest.mark.parametrize("bits", [5, 6, 7, 8])
+@pytest.mark.parametrize("offsets", OFFSETS)
+@pytest.mark.parametrize("signed", [True, False])
+def test_few_codes_by_every_kernel(
+    kernel: str, bits: int, offsets: str, signed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
+    rng = np.random.default_rng(bits)
+    for count, rows, k, n, block, x_block in [
+        (16, 1, 64, 33, 32, 32), (15, 4, 256, 20, 32, 32), (16, 5, 37, 20, 64, 37), (2, 3, 96, 7, 16, 48),
+        (16, 200, 96, 33, 32, 32), (1, 2, 9, 3, 16, 16), (17, 3, 64, 33, 32, 32), (16, 1, 8, 1, 8, 8),
+    ]:  # fmt: skip
+        x = rng.normal(0, 3, (rows, k)).astype(np.float32)
+        plan = plan_of(rng, rows, k, n, bits, block, x_block, signed, offsets)
+        draw_few_codes(rng, plan, bits, count)
+        check(plan, x)
+
+
+@pytest.mark.parametrize(
+    ("bits", "count", "bytes_of_unit"), [(8, 16, 64), (8, 17, 128), (5, 16, 64), (5, 17, 80)]
+)
+def test_codes_of_few_values_take_four_bits(bits: int, count: int, bytes_of_unit: int) -> None:
+    rng = np.random.default_rng(count)
+    plan = plan_of(rng, 1, 256, 48, bits, 32, 32, True)
+    draw_few_codes(rng, plan, bits, count)
+    engine = Engine(plan, threads=1)
+    engine.run({"x": rng.normal(size=(1, 256)).astype(np.float32)})
+    (panels,) = (array for (name, form), array in engine.packed_weights.items() if "block_codes" in form)
+    table = 32 if count == 16 else 0
+    assert panels.nbytes == 3 * 32 * bytes_of_unit + table
+
+
 @pytest.mark.parametrize("kernel", QUANTIZE)
 @pytest.mark.parametrize("signed", [True, False])
 @pytest.mark.parametrize("x_block", [0, 16, 24, 1000])

@@ -34,6 +34,7 @@ struct BlockGather final : PlanStep {
                          to.rows(),
                          {},
                          false,
+                         {},
                          levels(binding, table.scales, table.sub_scales),
                          {},
                          {},
@@ -41,8 +42,13 @@ struct BlockGather final : PlanStep {
                          table.block};
     // Products that share the table have its codes in panels: then nobody reads those of the file.
     spec.is_packed = binding.is_packed(table.weight, name_of_panels(table));
-    spec.codes = spec.is_packed ? packed_vector(binding, panels_of(binding, table), Type::u8)
-                                : binding.constant(table.weight);
+    if (spec.is_packed) {
+      const PackedCodes packed(binding, table, panels_of(binding, table));
+      spec.codes = packed.codes;
+      spec.table = packed.table;
+    } else {
+      spec.codes = binding.constant(table.weight);
+    }
     if (table.zero_points != kNoValue) spec.zeros = binding.constant(table.zero_points);
     if (table.minima != kNoValue) spec.minima = levels(binding, table.minima, table.sub_minima);
     binding.add(make_block_gather(spec));

@@ -23,7 +23,7 @@ inline std::string name_of_panels(const BlockConstants& w) { return "block_codes
 
 inline Bytes panels_of(Binding& binding, const BlockConstants& w) {
   return binding.packed(w.weight, name_of_panels(w), [&](const Bytes& b) {
-    return pack_block_codes(b.bytes, binding.shape(w.weight)[0], w.inputs, static_cast<int>(w.bits));
+    return pack_few_codes(b.bytes, binding.shape(w.weight)[0], w.inputs, static_cast<int>(w.bits));
   });
 }
 
@@ -38,14 +38,34 @@ std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
   return {first, first + values.size() * sizeof(T)};
 }
 
+// Codes in panels, and the table that they may be places in.
+struct PackedCodes {
+  PackedCodes(Binding& binding, const BlockConstants& w, const Bytes& bytes)
+      : bits(packed_bits(static_cast<int>(w.bits), w.inputs)),
+        codes(packed_vector(binding, bytes, Type::u8)) {
+    const size_t places = bytes_of_places(binding.shape(w.weight)[0], w.inputs);
+    if (bytes.bytes.size() != places + kTableBytes) return;
+    bits = 4;
+    values = bytes.bytes.data() + places;
+    table = codes;
+    table->offset += places;
+    table->sizes[0] = kBlockTableSize;
+    codes.sizes[0] = static_cast<int64_t>(places);
+  }
+
+  int bits;
+  View codes;
+  std::optional<View> table;
+  const uint8_t* values = nullptr;  // of the table
+};
+
 // Packed once for all sizes and all steps that name the same constants.
 struct PackedBlocks {
   PackedBlocks(Binding& binding, const BlockConstants& w)
-      : bits(packed_bits(static_cast<int>(w.bits), w.inputs)),
-        n_(binding.shape(w.weight)[0]),
+      : n_(binding.shape(w.weight)[0]),
         form_(name_of_blocks(w)),
-        bytes_(panels_of(binding, w)) {
-    codes = packed_vector(binding, bytes_, Type::u8);
+        bytes_(panels_of(binding, w)),
+        packed_(binding, w, bytes_) {
     scales = levels(binding, w.scales, w.sub_scales, "scales");
     zero = 1 << (w.bits - 1);
     if (w.zero_points != kNoValue) pack_zeros(binding, w.zero_points);
@@ -55,7 +75,7 @@ struct PackedBlocks {
   // Sums of the codes of each piece.
   View sums(Binding& binding, int weight, const BlockCut& cut) const {
     const auto sum = [&](const Bytes&) {
-      return bytes_of_values(sum_block_codes(bytes_.bytes, n_, bits, cut));
+      return bytes_of_values(sum_block_codes(bytes_.bytes, n_, packed_.bits, cut, packed_.values));
     };
     const std::string form = "block_sums_" + form_ + "_" + std::to_string(cut.piece);
     return packed_vector(binding, binding.packed(weight, form, sum, Type::i32), Type::i32);
@@ -71,8 +91,9 @@ struct PackedBlocks {
   // The weights of a product of codes; what it reads and writes is open.
   BlockLinearSpec spec(Binding& binding, int bias) const {
     BlockLinearSpec found{};
-    found.bits = bits;
-    found.weight = codes;
+    found.bits = packed_.bits;
+    found.weight = packed_.codes;
+    found.table = packed_.table;
     found.scales = scales;
     found.zeros = zeros;
     found.zero = zero;
@@ -83,13 +104,11 @@ struct PackedBlocks {
 
   // Those of a product of floats.
   BlockFloatWeights float_weights(Binding& binding, int bias) const {
-    BlockFloatWeights found{bits, codes, scales, zeros, zero, minima, {}};
+    BlockFloatWeights found{packed_.bits, packed_.codes, packed_.table, scales, zeros, zero, minima, {}};
     if (bias != kNoValue) found.start = binding.constant(bias);
     return found;
   }
 
-  int bits;  // of packed codes
-  View codes;
   BlockValues scales;
   std::optional<View> zeros;  // none: all are `zero`
   int32_t zero;
@@ -132,6 +151,7 @@ struct PackedBlocks {
   int64_t n_;
   std::string form_;
   Bytes bytes_;
+  PackedCodes packed_;
 };
 
 }  // namespace intact::engine

@@ -6,7 +6,8 @@
 // along K. Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each
 // output, then those of the other four; of 4 bits the first are the low halves of 64 bytes, the others the
 // high ones. Codes of 5 and 6 bits lie in groups of 4 and 2 units: 64 bytes with the high bits of all of
-// them, those of the first four elements lowest, then their low 4 bits as units of 4 bits.
+// them, those of the first four elements lowest, then their low 4 bits as units of 4 bits. Codes of more bits
+// that have few values lie as 4 bits, too: places in a table of the codes.
 // Rows lie in groups, whose size a kernel says; the last group has rows that nobody asked for. Numbers of a
 // group lie by turns: one of each row, then the next one of each. How codes lie is the kernel's affair, which
 // lays them.
@@ -21,9 +22,16 @@ namespace intact {
 
 constexpr size_t kBlockPanel = 16, kBlockUnit = 8;
 constexpr size_t kBlockMostGroup = 16;  // rows of a group, at most
+constexpr int kBlockTable = 0;  // "bits" of places in a table
+constexpr size_t kBlockTableSize = 16;
 
 // Units that codes of so many bits lie in groups of.
 constexpr size_t block_units(int bits) { return bits == 5 ? 4 : bits == 6 ? 2 : 1; }
+
+// Bytes of a unit of a panel.
+constexpr size_t block_unit_bytes(int bits) {
+  return static_cast<size_t>(bits == kBlockTable ? 4 : bits) * kBlockPanel;
+}
 
 // The code of element k of an output of a panel.
 inline uint8_t block_code(const uint8_t* panel, int bits, size_t k, size_t output) {
@@ -74,6 +82,7 @@ struct BlockGemm {
   const int32_t* x_zeros;  // likewise; nullptr: all are 0
   size_t x_blocks;
   const uint8_t* codes;  // [panels][units]
+  const uint8_t* table;  // [16] codes, whose places `multiply_table` reads
   BlockReals scales;  // of w_blocks
   const uint8_t* zeros;  // [panels][w_blocks][16]; nullptr: all are `zero`
   int32_t zero;
@@ -129,6 +138,7 @@ struct BlockGemmOps {
   void (*multiply5)(const BlockGemm& g);
   void (*multiply6)(const BlockGemm& g);
   void (*multiply8)(const BlockGemm& g);
+  void (*multiply_table)(const BlockGemm& g);  // of few rows
   void (*widen4)(const BlockFloats& w);
   void (*widen8)(const BlockFloats& w);
   // Codes of 5 and 6 bits are whole groups; blocks may end within them.
@@ -137,6 +147,8 @@ struct BlockGemmOps {
   // Codes of whole groups of a panel, as codes of 8 bits.
   void (*expand5)(const uint8_t* codes, size_t units, uint8_t* to);
   void (*expand6)(const uint8_t* codes, size_t units, uint8_t* to);
+  // Codes of places in a table, as codes of 8 bits.
+  void (*expand_table)(const uint8_t* codes, size_t units, const uint8_t* table, uint8_t* to);
   // Products of two levels of a panel's blocks from `from` on, [blocks][16].
   void (*multiply_levels)(const BlockReals& reals, size_t from, size_t blocks, float* to);
 };

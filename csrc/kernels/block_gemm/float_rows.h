@@ -13,6 +13,7 @@ void widen4_avx512(const BlockFloats& w);
 void widen8_avx512(const BlockFloats& w);
 void float_rows4_avx512(const BlockFloatRows& g);
 void float_rows8_avx512(const BlockFloatRows& g);
+void expand_table_avx512(const uint8_t* codes, size_t units, const uint8_t* table, uint8_t* to);
 void float_rows4_avx2(const BlockFloatRows& g);
 void float_rows8_avx2(const BlockFloatRows& g);
 #endif
@@ -163,12 +164,14 @@ constexpr BlockGemmOps ops_of(FloatRows float_rows4, FloatRows float_rows8) {
           multiply<S, 5>,
           multiply<S, 6>,
           multiply<S, 8>,
+          multiply<S, kBlockTable>,
           widen<V, 4>,
           widen<V, 8>,
           float_rows4,
           float_rows8,
           expand<V, 5>,
           expand<V, 6>,
+          expand_table<S>,
           multiply_levels<V>};
 }
 

@@ -9,7 +9,10 @@
 //                           adds products of `units` units to acc[rows][vectors]; codes begin at a panel's
 //                           registers, which those of the next panel follow `panel_bytes` behind; x begins at
 //                           the groups' rows
-//   S::kReadsHighBits       whether add takes 5 and 6 bits; else codes are expanded group by group
+//   S::kReadsHighBits       whether add takes 5 and 6 bits, and S::add_table places in a table; else codes are
+//                           expanded group by group
+//   S::load_table(table), S::look_up(table, places)
+//                           a register's bytes, each below 16, as codes of a table
 #pragma once
 
 #include <algorithm>
@@ -115,6 +118,24 @@ void expand(const uint8_t* codes, size_t units, uint8_t* to) {
   }
 }
 
+// A unit's places in a table, of the lanes from `codes` on, as codes of 8 bits.
+template <class S, class Table>
+INTACT_INLINE void expand_places(const Table& table, const uint8_t* codes, uint8_t* to) {
+  using V = typename S::V;
+  const I<V> places = V::load_int(codes), low = V::set_int(0x0f0f0f0f);
+  V::store_int(to, S::look_up(table, V::and_int(places, low)));
+  V::store_int(to + 64, S::look_up(table, V::and_int(V::template shift_right<4>(places), low)));
+}
+
+template <class S>
+void expand_table(const uint8_t* codes, size_t units, const uint8_t* table, uint8_t* to) {
+  const auto values = S::load_table(table);
+  for (size_t unit = 0; unit < units; ++unit, codes += 64, to += 128) {
+    for (size_t lane = 0; lane < kBlockPanel; lane += S::V::kWidth)
+      expand_places<S>(values, codes + lane * 4, to + lane * 4);
+  }
+}
+
 // Four codes of a row of a group, as a number.
 INTACT_INLINE int32_t four(const int8_t* group, size_t four, int row) {
   int32_t bytes;
@@ -127,7 +148,8 @@ INTACT_INLINE int32_t four(const int8_t* group, size_t four, int row) {
 template <class S, int kBits, int kRows, int kVectors, bool kIsWhole = false>
 struct Tile {
   using V = typename S::V;
-  static constexpr int kMiddleBits = kBits - 1, kParts = (kRows + 3) / 4;
+  static constexpr int kMiddleBits = kBits == kBlockTable ? 7 : kBits - 1, kParts = (kRows + 3) / 4;
+  static constexpr size_t kUnit = block_unit_bytes(kBits);
   static constexpr bool kIsShifted = kBits != 4 && S::kOffset != 0;  // half of the range of bytes is 0 then
 
   I<V> acc[kRows][kVectors];
@@ -169,9 +191,23 @@ struct Tile {
   }
 
   // Of a few rows codes are what they are in memory: a step has expanded them for more.
-  static INTACT_INLINE void add(I<V> (&acc)[kRows][kVectors], const uint8_t* codes, size_t panel_bytes,
-                                const int8_t* const (&x)[kParts], size_t units) {
-    if constexpr (kBits == 4 || kBits == 8 || S::kReadsHighBits) {
+  static INTACT_INLINE void add(const BlockGemm& g, I<V> (&acc)[kRows][kVectors], const uint8_t* codes,
+                                size_t panel_bytes, const int8_t* const (&x)[kParts], size_t units) {
+    if constexpr (kBits == kBlockTable && S::kReadsHighBits) {
+      S::add_table(acc, codes, g.table, x, units);
+    } else if constexpr (kBits == kBlockTable) {
+      const auto table = S::load_table(g.table);
+      const int8_t* rows[kParts];
+      for (int i = 0; i < kParts; ++i) rows[i] = x[i];
+      for (size_t unit = 0; unit < units; ++unit, codes += kUnit) {
+        if (kRows == 1) prefetch<64>(codes);
+        alignas(64) uint8_t bytes[128];
+        for (int v = 0; v < kVectors; ++v)
+          expand_places<S>(table, codes + lane_of<V>(v) * 4, bytes + lane_of<V>(v) * 4);
+        S::template add<8>(acc, bytes, sizeof bytes, rows, 1);
+        for (const int8_t*& row : rows) row += kBlockUnit * kGroup;
+      }
+    } else if constexpr (kBits == 4 || kBits == 8 || S::kReadsHighBits) {
       S::template add<kBits>(acc, codes, panel_bytes, x, units);
     } else {
       constexpr size_t kUnits = block_units(kBits);
@@ -228,12 +264,12 @@ struct Tile {
   // Of one piece a sum ends before its output begins, so that a tile may have as many of either as there are
   // registers: each code of a panel is then loaded half as often. 1.08x on Zen 4.
   INTACT_INLINE void run_whole(const BlockGemm& g, size_t panel, size_t group, size_t lane) {
-    const size_t panel_bytes = g.units * (kBits * 16), at = panel * kBlockPanel + lane;
+    const size_t panel_bytes = g.units * kUnit, at = panel * kBlockPanel + lane;
     const int8_t* x[kParts];
     for (size_t i = 0; i < kParts; ++i) x[i] = g.x + (group + i) * g.units * (kBlockUnit * kGroup);
     const Numbers<V, false> scales(g.scales, 1, panel, lane), minima(g.minima, 1, panel, lane);
     begin(g, group, 0, at);
-    add(acc, g.codes + panel * panel_bytes + lane * 4, panel_bytes, x, g.units);
+    add(g, acc, g.codes + panel * panel_bytes + lane * 4, panel_bytes, x, g.units);
     finish(
         g, group, 0, 0, scales, minima, g.sums + at, [](int, int) INTACT_INLINE_BODY { return V::set(0.0f); },
         [&](int v, const F<V>(&out)[kRows])
@@ -248,7 +284,7 @@ struct Tile {
       INTACT_UNROLL("GCC unroll 12")
       for (int r = 0; r < kRows; ++r) y[v][r] = V::set(0.0f);
     }
-    const size_t panel_bytes = g.units * (kBits * 16);
+    const size_t panel_bytes = g.units * kUnit;
     const uint8_t* codes = g.codes + panel * panel_bytes + lane * 4;
     const int8_t* x[kParts];
     constexpr size_t kUnitBytes = kBlockUnit * kGroup;
@@ -260,8 +296,8 @@ struct Tile {
     for (size_t p = 0; p < g.pieces; ++p) {
       const size_t units = p + 1 < g.pieces ? g.piece : g.units - p * g.piece;
       begin(g, group, p, at);
-      add(acc, codes, panel_bytes, x, units);
-      codes += units * (kBits * 16);
+      add(g, acc, codes, panel_bytes, x, units);
+      codes += units * kUnit;
       for (int i = 0; i < kParts; ++i) x[i] += units * kUnitBytes;
       finish(
           g, group, p, x_block, scales, minima, g.sums + (panel * g.pieces + p) * kBlockPanel + lane,
@@ -305,7 +341,7 @@ struct Tile {
 template <class S, int kBits, int kRows, int kVectors, bool kIsWhole = false>
 INTACT_APART void tiles(const BlockGemm& g, size_t panel, size_t& row, size_t end) {
   // Weights of a whole model come from memory: each tile fetches its share of the next panels' ahead. 1.02x.
-  const size_t bytes = g.units * (kBits * 16), all = panel_of<typename S::V>(kVectors) * bytes;
+  const size_t bytes = g.units * block_unit_bytes(kBits), all = panel_of<typename S::V>(kVectors) * bytes;
   const uint8_t* next = g.codes + panel * bytes + all;
   for (; row + kRows <= end; row += kRows) {
     if constexpr (kIsWhole) {
@@ -348,7 +384,7 @@ void multiply(const BlockGemm& g) {
     }
     return;
   }
-  if constexpr (S::kPanels > 1) panel_tiles<S, kBits>(g, panel, panels, end);
+  if constexpr (S::kPanels > 1 && kBits != kBlockTable) panel_tiles<S, kBits>(g, panel, panels, end);
   for (; panel < panels; ++panel) {
     size_t row = 0;
     if constexpr (S::kGroups > 1 && (kBits == 4 || kBits == 8))

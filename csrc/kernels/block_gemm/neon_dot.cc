@@ -12,6 +12,11 @@ struct Dot128 {
   static constexpr int kOffset = 128, kGroups = 1, kVectors = 2, kPanels = 1;
   static constexpr bool kReadsHighBits = false;
 
+  static INTACT_INLINE uint8x16_t load_table(const uint8_t* table) { return vld1q_u8(table); }
+  static INTACT_INLINE int32x4_t look_up(uint8x16_t table, int32x4_t places) {
+    return vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(places)));
+  }
+
   template <int kBits, int kRows, int kVectors, size_t kParts>
   static INTACT_INLINE void add(int32x4_t (&acc)[kRows][kVectors], const uint8_t* codes,
                                 size_t /*panel_bytes*/, const int8_t* const (&x)[kParts], size_t units) {

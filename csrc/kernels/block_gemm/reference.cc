@@ -40,7 +40,7 @@ template <int kBits>
 void multiply(const BlockGemm& g) {
   for (size_t column = 0; column < g.columns; ++column) {
     const size_t panel = column / kBlockPanel, lane = column % kBlockPanel;
-    const uint8_t* const codes = g.codes + panel * g.units * (kBits * 16);
+    const uint8_t* const codes = g.codes + panel * g.units * block_unit_bytes(kBits);
     const auto of_block = [&](const BlockReals& reals, size_t block) {
       return number(reals, g.w_blocks, panel, block, lane);
     };
@@ -59,8 +59,9 @@ void multiply(const BlockGemm& g) {
         const size_t end = std::min(g.units, (p + 1) * g.piece) * kBlockUnit;
         for (size_t k = p * g.piece * kBlockUnit; k < end; ++k) {
           const size_t four = group * g.units * 2 + k / 4;
-          sum += static_cast<uint32_t>(g.x[(four * kGroup + turn) * 4 + k % 4] *
-                                       block_code(codes, kBits, k, lane));
+          const int code = kBits == kBlockTable ? g.table[block_code(codes, 4, k, lane)]
+                                                : block_code(codes, kBits, k, lane);
+          sum += static_cast<uint32_t>(g.x[(four * kGroup + turn) * 4 + k % 4] * code);
         }
         if (g.x_zeros != nullptr)
           sum -= static_cast<uint32_t>(of_row(g.x_zeros, g.x_blocks, x_block)) *
@@ -121,6 +122,13 @@ void expand(const uint8_t* codes, size_t units, uint8_t* to) {
   }
 }
 
+void expand_table(const uint8_t* codes, size_t units, const uint8_t* table, uint8_t* to) {
+  for (size_t k = 0; k < units * kBlockUnit; ++k) {
+    for (size_t i = 0; i < kBlockPanel; ++i)
+      to[k / 4 * 64 + i * 4 + k % 4] = table[block_code(codes, 4, k, i)];
+  }
+}
+
 void multiply_levels(const BlockReals& reals, size_t from, size_t blocks, float* to) {
   for (size_t b = 0; b < blocks; ++b) {
     for (size_t i = 0; i < kBlockPanel; ++i) to[b * kBlockPanel + i] = number(reals, 0, 0, from + b, i);
@@ -139,12 +147,14 @@ const BlockGemmOps block_gemm_ref = {kGroup,
                                      multiply<5>,
                                      multiply<6>,
                                      multiply<8>,
+                                     multiply<kBlockTable>,
                                      widen<4>,
                                      widen<8>,
                                      float_rows<4>,
                                      float_rows<8>,
                                      expand<5>,
                                      expand<6>,
+                                     expand_table,
                                      multiply_levels};
 
 }  // namespace intact

@@ -216,12 +216,14 @@ const BlockGemmOps block_gemm_amx = {kGroup,
                                      nullptr,
                                      nullptr,
                                      multiply<8>,
+                                     nullptr,
                                      block_gemm::widen4_avx512,
                                      block_gemm::widen8_avx512,
                                      block_gemm::float_rows4_avx512,
                                      block_gemm::float_rows8_avx512,
                                      block_gemm::expand<Avx512, 5>,
                                      block_gemm::expand<Avx512, 6>,
+                                     block_gemm::expand_table_avx512,
                                      block_gemm::multiply_levels<Avx512>};
 
 }  // namespace intact

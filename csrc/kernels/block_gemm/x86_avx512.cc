@@ -47,6 +47,28 @@ struct Vnni512 {
     }
   }
 
+  static INTACT_INLINE __m512i load_table(const uint8_t* table) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  }
+  static INTACT_INLINE __m512i look_up(__m512i table, __m512i places) {
+    return _mm512_shuffle_epi8(table, places);
+  }
+
+  // Places in a table: one panel's.
+  template <int kRows, size_t kParts>
+  static INTACT_INLINE void add_table(__m512i (&acc)[kRows][1], const uint8_t* codes, const uint8_t* table,
+                                      const int8_t* const (&x)[kParts], size_t units) {
+    const __m512i values = load_table(table), low = _mm512_set1_epi8(15);
+    for (size_t k = 0; k < 2 * units; k += 2, codes += 64) {
+      if (kRows == 1) block_gemm::prefetch<64>(codes);
+      const __m512i places = V::load_int(codes);
+      const __m512i first[1] = {look_up(values, _mm512_and_si512(places, low))};
+      const __m512i second[1] = {look_up(values, _mm512_and_si512(_mm512_srli_epi16(places, 4), low))};
+      add_rows(acc, first, x, k);
+      add_rows(acc, second, x, k + 1);
+    }
+  }
+
   // Products of the fours of a group of codes of 5 or 6 bits, from kHalf on.
   template <int kBits, int kHalf, int kRows, int kVectors, size_t kParts>
   static INTACT_INLINE void add_high(__m512i (&acc)[kRows][kVectors], const uint8_t* codes,
@@ -147,6 +169,9 @@ void block_gemm::widen4_avx512(const BlockFloats& w) {
   }
 }
 
+void block_gemm::expand_table_avx512(const uint8_t* codes, size_t units, const uint8_t* table, uint8_t* to) {
+  expand_table<Vnni512>(codes, units, table, to);
+}
 void block_gemm::widen8_avx512(const BlockFloats& w) { widen<Avx512, 8>(w); }
 void block_gemm::float_rows4_avx512(const BlockFloatRows& g) { float_rows<Avx512, 4, TableCodes>(g); }
 void block_gemm::float_rows8_avx512(const BlockFloatRows& g) { float_rows<Avx512, 8>(g); }

@@ -13,6 +13,13 @@ struct Vnni256 {
   static constexpr int kOffset = 0, kGroups = 1, kVectors = 1, kPanels = 1;
   static constexpr bool kReadsHighBits = false;
 
+  static INTACT_INLINE __m256i load_table(const uint8_t* table) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  }
+  static INTACT_INLINE __m256i look_up(__m256i table, __m256i places) {
+    return _mm256_shuffle_epi8(table, places);
+  }
+
   template <int kBits, int kRows, int kVectors, size_t kParts>
   static INTACT_INLINE void add(__m256i (&acc)[kRows][kVectors], const uint8_t* codes, size_t /*panel_bytes*/,
                                 const int8_t* const (&x)[kParts], size_t units) {

@@ -15,6 +15,7 @@ namespace intact {
 struct BlockFloatWeights {
   int bits;  // of packed codes
   View codes;  // packed, as for BlockLinearSpec, as are those below
+  std::optional<View> table;
   BlockValues scales;
   std::optional<View> zeros;
   int32_t zero;
@@ -37,7 +38,7 @@ class BlockFloatProduct {
         scales_(blocks, w.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
     demand(cut.w_every == 1, "activations have no blocks");
     demand(kColumns % static_cast<int64_t>(floats.panel) == 0, "a tile is of whole panels");
-    demand_block_codes(w.codes, w.bits, cut, outputs);
+    demand_block_codes(w.codes, w.table, w.bits, cut, outputs);
     const size_t values = static_cast<size_t>(block_panels(outputs) * cut.w_blocks) * kBlockPanel;
     if (w.zeros) demand_vector(*w.zeros, Type::u8, values, "a zero point for each block of weights");
     if (w.minima)
@@ -50,6 +51,7 @@ class BlockFloatProduct {
   template <class Reads>
   void declare(const Reads& reads) const {
     reads(w_.codes);
+    if (w_.table) reads(*w_.table);
     w_.scales.declare(reads);
     if (w_.minima) w_.minima->declare(reads);
     for (const std::optional<View>* v : {&w_.zeros, &w_.start}) {
@@ -57,16 +59,17 @@ class BlockFloatProduct {
     }
   }
 
-  // A tile, numbers of a panel's blocks, and codes of 8 bits of a panel.
+  // A tile, numbers of a panel's blocks, and codes of 8 bits of a panel, or of whole columns of a table.
   size_t scratch() const {
-    return (tile_floats() + 2 * level_values()) * sizeof(float) + static_cast<size_t>(kDepthUnits) * 128;
+    const int64_t units = w_.table ? std::max(kDepthUnits, cut_.units) : kDepthUnits;
+    return (tile_floats() + 2 * level_values()) * sizeof(float) + static_cast<size_t>(units) * 128;
   }
 
   // At most kRows rows a [k] by `columns` outputs from `column` on, a multiple of 16; y[row] is that of the
   // first of them. Without few rows at most kColumns.
   void multiply(const Memory& memory, const float* const* a, float* const* y, size_t rows, int64_t column,
                 int64_t columns, uint8_t* scratch) const {
-    if (is_few(rows)) return multiply_few(memory, a, y, rows, column, columns);
+    if (is_few(rows)) return multiply_few(memory, a, y, rows, column, columns, scratch);
     auto* const tile = reinterpret_cast<float*>(scratch);
     FloatGemm g{};
     ptrdiff_t offset = 0;
@@ -122,15 +125,29 @@ class BlockFloatProduct {
     return w_.start ? w_.start->at<float>(memory) + column : nullptr;
   }
 
+  // Of a table panel by panel, whose codes lie in scratch then.
   void multiply_few(const Memory& memory, const float* const* a, float* const* y, size_t rows, int64_t column,
-                    int64_t columns) const {
+                    int64_t columns, uint8_t* scratch) const {
+    if (!w_.table) return multiply_panels(memory, a, y, rows, column, columns, nullptr);
+    auto* const bytes = scratch + (tile_floats() + 2 * level_values()) * sizeof(float);
+    for (int64_t at = 0; at < columns; at += kPanel) {
+      float* to[kFewRows];
+      for (size_t r = 0; r < rows; ++r) to[r] = y[r] + at;
+      expand(memory, codes(memory, (column + at) / kPanel, 0), cut_.units, bytes);
+      multiply_panels(memory, a, to, rows, column + at, std::min(kPanel, columns - at), bytes);
+    }
+  }
+
+  // `bytes`: codes of 8 bits, or nullptr where codes are read as they are.
+  void multiply_panels(const Memory& memory, const float* const* a, float* const* y, size_t rows,
+                       int64_t column, int64_t columns, const uint8_t* bytes) const {
     const int64_t panel = column / kPanel;
     BlockFloatRows g{};
     g.a = a;
     g.rows = rows;
     g.k = static_cast<size_t>(cut_.k);
     g.units = static_cast<size_t>(cut_.units);
-    g.codes = codes(memory, panel, 0);
+    g.codes = bytes != nullptr ? bytes : codes(memory, panel, 0);
     g.scales = scales_.read(memory, panel);
     g.zeros = zeros(memory, panel, 0);
     g.zero = w_.zero;
@@ -139,7 +156,16 @@ class BlockFloatProduct {
     g.start = start(memory, column);
     g.y = y;
     g.columns = static_cast<size_t>(columns);
-    w_.bits == 4 ? blocks_.float_rows4(g) : blocks_.float_rows8(g);
+    w_.bits == 4 && bytes == nullptr ? blocks_.float_rows4(g) : blocks_.float_rows8(g);
+  }
+
+  bool has_wide_codes() const { return !w_.table && (w_.bits == 4 || w_.bits == 8); }
+
+  // Codes of a panel as codes of 8 bits.
+  void expand(const Memory& memory, const uint8_t* codes, int64_t units, uint8_t* to) const {
+    const auto count = static_cast<size_t>(units);
+    if (w_.table) return blocks_.expand_table(codes, count, w_.table->at<const uint8_t>(memory), to);
+    (w_.bits == 5 ? blocks_.expand5 : blocks_.expand6)(codes, count, to);
   }
 
   // A tile's units from `unit` on. Blocks are counted from the one of the first unit.
@@ -159,8 +185,8 @@ class BlockFloatProduct {
     for (int64_t at = column; at < end; at += kPanel) {
       const int64_t panel = at / kPanel;
       w.codes = codes(memory, panel, unit);
-      if (w_.bits == 5 || w_.bits == 6) {
-        (w_.bits == 5 ? blocks_.expand5 : blocks_.expand6)(w.codes, w.units, bytes);
+      if (!has_wide_codes()) {
+        expand(memory, w.codes, units, bytes);
         w.codes = bytes;
       }
       w.scales = scales_.read(memory, panel, 1, block, blocks, levels);
@@ -168,7 +194,7 @@ class BlockFloatProduct {
       if (minima_) w.minima = minima_->read(memory, panel, 1, block, blocks, levels + level_values());
       const auto first = static_cast<size_t>(at - column);
       w.to = tile + first / w.width * pitch + first % w.width;
-      w_.bits == 4 ? blocks_.widen4(w) : blocks_.widen8(w);
+      w_.bits == 4 && !w_.table ? blocks_.widen4(w) : blocks_.widen8(w);
     }
   }
 

@@ -10,7 +10,7 @@
 
 namespace intact {
 
-// Few rows read weights as they are. For more, codes of 5 and 6 bits and numbers in two levels are worked out
+// Few rows read weights as they are. For more, codes of 5 and 6 bits or of a table and numbers in two levels are worked out
 // in scratch, for a few panels at a time.
 class BlockProduct {
  public:
@@ -26,7 +26,7 @@ class BlockProduct {
         cut_(cut),
         outputs_(outputs),
         scales_(ops, s.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
-    demand_block_codes(s.weight, s.bits, cut, outputs);
+    demand_block_codes(s.weight, s.table, s.bits, cut, outputs);
     const auto panels = static_cast<size_t>(block_panels(outputs));
     const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
     if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
@@ -44,6 +44,7 @@ class BlockProduct {
   template <class Reads>
   void declare(const Reads& reads) const {
     reads(s_.weight);
+    if (s_.table) reads(*s_.table);
     s_.scales.declare(reads);
     if (s_.minima) s_.minima->declare(reads);
     for (const std::optional<View>* v : {&s_.zeros, &s_.sums, &s_.bias}) {
@@ -70,8 +71,9 @@ class BlockProduct {
     g.x_blocks = static_cast<size_t>(cut_.x_blocks);
     g.w_blocks = static_cast<size_t>(cut_.w_blocks);
     g.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
-    part.multiply = multiply_of(expands(rows) ? 8 : s_.bits);
-    if (expands(rows)) g.codes = expand(g.codes, panels, scratch + kernel_scratch());
+    if (s_.table) g.table = s_.table->at<const uint8_t>(memory);
+    part.multiply = multiply_of(expands(rows) ? 8 : s_.table ? kBlockTable : s_.bits);
+    if (expands(rows)) g.codes = expand(g, panels, scratch + kernel_scratch());
     if (multiplies_levels(rows)) {
       auto* const to = reinterpret_cast<float*>(scratch + kernel_scratch() + code_bytes(rows, panels));
       g.scales = scales_.read(memory, panel, panels, 0, cut_.w_blocks, to);
@@ -103,6 +105,7 @@ class BlockProduct {
     return !is_few(rows) && (scales_.has_levels() || (minima_ && minima_->has_levels()));
   }
   bool expands(int64_t rows) const {
+    if (s_.table) return !is_few(rows);
     const bool has_groups = cut_.piece % static_cast<int64_t>(block_units(s_.bits)) == 0;
     return s_.bits != 4 && s_.bits != 8 && !(is_few(rows) && has_groups);
   }
@@ -114,17 +117,22 @@ class BlockProduct {
   }
   size_t level_values(int64_t panels) const { return static_cast<size_t>(panels * cut_.w_blocks * kPanel); }
 
-  const uint8_t* expand(const uint8_t* codes, int64_t panels, uint8_t* to) const {
+  const uint8_t* expand(const BlockGemm& g, int64_t panels, uint8_t* to) const {
     const auto units = static_cast<size_t>(panels * cut_.units);
-    (s_.bits == 5 ? ops_.expand5 : ops_.expand6)(codes, units, to);
+    if (s_.table) {
+      ops_.expand_table(g.codes, units, g.table, to);
+    } else {
+      (s_.bits == 5 ? ops_.expand5 : ops_.expand6)(g.codes, units, to);
+    }
     return to;
   }
 
   void (*multiply_of(int bits) const)(const BlockGemm&) {
-    return bits == 4   ? ops_.multiply4
-           : bits == 5 ? ops_.multiply5
-           : bits == 6 ? ops_.multiply6
-                       : ops_.multiply8;
+    return bits == 4             ? ops_.multiply4
+           : bits == 5           ? ops_.multiply5
+           : bits == 6           ? ops_.multiply6
+           : bits == kBlockTable ? ops_.multiply_table
+                                 : ops_.multiply8;
   }
 
   const BlockGemmOps& ops_;

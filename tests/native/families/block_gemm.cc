@@ -12,10 +12,10 @@ namespace {
 struct BlockSides {
   size_t rows, k, columns, piece, x_every, w_every, units, pieces, x_blocks, w_blocks, panels;
   std::vector<int8_t> x;
-  Bytes codes, zeros;
+  Bytes codes, zeros, table;
   Floats floats, x_scales, bias;
   std::vector<int32_t> x_zeros;
-  bool has_zeros, has_minima, has_x_zeros;
+  bool has_zeros, has_minima, has_x_zeros, has_table;
   int bits;
   int32_t zero;
 
@@ -71,6 +71,9 @@ struct BlockSides {
     const auto some = [](int low, int high) { return static_cast<size_t>(pick(low, high)); };
     columns = some(1, 40);
     bits = std::array{4, 5, 6, 8}[some(0, 3)];
+    has_table = bits == 4 && pick(0, 1) == 0;
+    if (has_table) table = some_bytes(kBlockTableSize);
+    const int wide_bits = has_table ? 8 : bits;
     if (bits == 5 || bits == 6) k = some(1, 5) * block_units(bits) * kBlockUnit;
     units = (k + kBlockUnit - 1) / kBlockUnit;
     const size_t whole = pick(0, 1) == 0 ? 1 : block_units(bits);  // units
@@ -88,10 +91,10 @@ struct BlockSides {
     x.resize(rows * k);
     for (int8_t& code : x) code = static_cast<int8_t>(pick(-128, 127));
     codes = some_bytes(panels * units * static_cast<size_t>(bits) * 16);
-    zeros = some_bytes(panels * w_blocks * kBlockPanel, (1 << bits) - 1);
+    zeros = some_bytes(panels * w_blocks * kBlockPanel, (1 << wide_bits) - 1);
     scales.emplace(panels, w_blocks);
     if (has_minima) minima.emplace(panels, w_blocks);
-    const std::array<int, 3> points{0, 1 << (bits - 1), pick(0, (1 << bits) - 1)};
+    const std::array<int, 3> points{0, 1 << (wide_bits - 1), pick(0, (1 << wide_bits) - 1)};
     zero = points[some(0, 2)];
     bias = some_floats(panels * kBlockPanel, false);
     x_scales = some_floats(rows * x_blocks, false);
@@ -131,6 +134,7 @@ struct BlockSides {
     g.x_zeros = has_x_zeros ? shifts.data() : nullptr;
     g.x_blocks = x_blocks;
     g.codes = codes.data();
+    g.table = table.data();
     Floats scale_products, minimum_products;
     g.scales = scales->reals(ops, rows, panels, w_blocks, scale_products);
     g.zeros = has_zeros ? zeros.data() : nullptr;
@@ -153,6 +157,13 @@ struct BlockSides {
     if ((bits == 5 || bits == 6) && (rows > ops.few_rows || piece % block_units(bits) != 0)) {
       wide.resize(panels * units * 128);
       (bits == 5 ? ops.expand5 : ops.expand6)(codes.data(), panels * units, wide.data());
+      g.codes = wide.data();
+      return ops.multiply8(g);
+    }
+    if (has_table && rows <= ops.few_rows) return ops.multiply_table(g);
+    if (has_table) {
+      wide.resize(panels * units * 128);
+      ops.expand_table(codes.data(), panels * units, table.data(), wide.data());
       g.codes = wide.data();
       return ops.multiply8(g);
     }
@@ -191,7 +202,8 @@ struct BlockSides {
         const size_t unit = i / kBlockUnit;
         for (size_t lane = 0; lane < kBlockPanel; ++lane) {
           const uint8_t* const from = codes.data() + panel * units * static_cast<size_t>(bits) * 16;
-          sums[(panel * pieces + unit / piece) * kBlockPanel + lane] += block_code(from, bits, i, lane);
+          const uint8_t code = block_code(from, bits, i, lane);
+          sums[(panel * pieces + unit / piece) * kBlockPanel + lane] += has_table ? table[code] : code;
         }
       }
     }
