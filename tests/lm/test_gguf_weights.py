@@ -64,7 +64,7 @@ def test_the_engine_equals_the_reference(file):
     assert 0 < np.linalg.norm(got - floats) < 0.1 * np.linalg.norm(floats)
 
 
-@pytest.mark.parametrize("kind", ["Q4_1", "Q5_0", "Q6_K"])
+@pytest.mark.parametrize("kind", ["Q4_1", "Q5_0", "Q6_K", "IQ4_XS"])
 def test_a_saved_model_has_the_same_codes(kind, tmp_path):
     loaded = lm.load(write_quantized_gguf(tmp_path / "small.gguf", kind), threads=1)
     lm.save(loaded, tmp_path / "saved")
@@ -77,6 +77,17 @@ def test_a_tied_head_shares_the_codes_of_the_embedding(tmp_path):
     steps = {step.name: step for step in plan.steps}
     assert steps["logits"].weight == steps["embedding"].weight
     assert plan.constants[steps["logits"].weight].nbytes == 64 * 256 * 5 // 8
+
+
+@pytest.mark.parametrize("kind", ["IQ4_NL", "IQ4_XS", "MXFP4", "Q5_0"])
+def test_embeddings_are_read_from_panels_that_the_head_has(kind, tmp_path):
+    """A run of another length comes behind the first one's packing."""
+    path = write_quantized_gguf(tmp_path / "tied.gguf", kind)
+    expected = lm.load(path, backend="reference").logits(TOKENS)
+    model = lm.load(path, threads=1)
+    first, second = model.logits(TOKENS), model.logits(TOKENS[:5])
+    assert first.tobytes() == expected.tobytes()
+    assert second.tobytes() == expected[:5].tobytes()
 
 
 def test_fused_projections_keep_their_minima():
