@@ -7,7 +7,7 @@ from typing import Any
 
 from intact.cli import shared_options
 from intact.cli.file_sizes import size_with_data
-from intact.cli.printing import show_json, show_table
+from intact.cli.printing import say, show_json, show_table
 from intact.errors import QuantValueError
 
 _RANGES: Mapping[str, object] = {
@@ -60,8 +60,14 @@ def run(options: Mapping[str, Any]) -> None:
             "out": str(out), "bytes": sizes, "weights": result.settings.weights,
             "block": result.settings.block, "activations": result.settings.activations,
             "operator": result.settings.file_operator, "in_float": result.in_float,
-            "layers": {layer.name: {"shape": layer.shape, "error": layer.error} for layer in result.layers},
+            "layers": {
+                layer.name: {"shape": layer.shape, "error": layer.error, "twins": layer.twins}
+                for layer in result.layers
+            },
+            "warnings": result.warnings,
         })  # fmt: skip
         return
+    for line in result.warnings:
+        say(f"warning: {line}")
     rows = [*((f"bytes {when}", f"{size:,}") for when, size in sizes.items() if size), *result.summary()]
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))

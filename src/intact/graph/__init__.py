@@ -9,7 +9,7 @@ import intact.graph._onnx_ir  # noqa: F401
 from onnx_ir import DataType, Graph, Model, Node, Value
 
 from intact.graph import pipelines
-from intact.graph.core.build import Inserter, Namer, hand_over, new_constant, replace, take_place
+from intact.graph.core.build import Inserter, Namer, hand_over, inserter_at, new_constant, replace, take_place
 from intact.graph.core.check_tensors import UNKNOWN_SIZE
 from intact.graph.core.common_subexpressions import merge_common_subexpressions
 from intact.graph.core.constants import Constants, evaluate_call
@@ -21,6 +21,7 @@ from intact.graph.core.edit import (
     separate_names,
     set_initializer,
     set_shape,
+    share_initializers,
 )
 from intact.graph.core.extract import cut, cut_nodes, part
 from intact.graph.core.float_values import float_value, float_value_of
@@ -48,7 +49,17 @@ from intact.graph.files.node_times import node_seconds
 from intact.graph.files.picklable_model import PicklableModel
 from intact.graph.files.save import save
 from intact.graph.infer.axis_layouts import axes_in_front
-from intact.graph.infer.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
+from intact.graph.infer.branches import (
+    SIDES,
+    Branch,
+    branches_of,
+    deciding_inputs,
+    extract_subgraph,
+    graft,
+    inner_graphs,
+    inputs_behind,
+    outer_values,
+)
 from intact.graph.infer.custom_operators import register_operator
 from intact.graph.infer.data_dependent_shapes import find_data_dependent_shapes, size_inputs
 from intact.graph.infer.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
@@ -124,6 +135,7 @@ __all__ = [
     "REASON_KEY",
     "QuantizedValue",
     "Rewrite",
+    "SIDES",
     "Scene",
     "QuantizerCall",
     "Session",
@@ -146,6 +158,7 @@ __all__ = [
     "deciding_inputs",
     "emit_qdq",
     "evaluate_call",
+    "extract_subgraph",
     "find_block_weights",
     "float_dynamic",
     "fold_batchnorm",
@@ -155,10 +168,12 @@ __all__ = [
     "has_stored_codes",
     "hold_constants",
     "inline_functions",
+    "inner_graphs",
     "inputs_behind",
     "is_block_operator",
     "is_dynamic",
     "input_of",
+    "inserter_at",
     "last_size",
     "is_op",
     "merge_common_subexpressions",
@@ -177,6 +192,7 @@ __all__ = [
     "own_weights",
     "parse_model",
     "part",
+    "outer_values",
     "output_types",
     "parts_of",
     "take_floats_for_doubles",
@@ -204,6 +220,7 @@ __all__ = [
     "set_initializer",
     "set_opset",
     "set_shape",
+    "share_initializers",
     "silent",
     "size_inputs",
     "specialize",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from intact.cli.printing import say, show_json, show_table
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from intact.engine import Plan
     from intact.graph import Model
     from intact.placement import Placement
+
+_BOOLS = 2  # inputs that decide, of which all combinations are shown
 
 
 def run(
@@ -63,8 +67,12 @@ def run(
         quantized, (placement, *branches) = read(model, profile, include or (), exclude or ())
         rows, engine = explain(placement), placement.profile.name
         plan = _lower(model) if quantized and engine == "intact" else None
+    decided = decided_plans(plan) if plan is not None else {}
     if plan is not None:
         rows = with_steps(explain(plan), plan)
+    if decided:
+        rows = _side_by_side({which: with_steps(explain(part), part) for which, part in decided.items()})
+        branches = []
     rows += [row for branch in branches for row in explain(branch)]
     counts = Counter(str(row["precision"]) for row in rows)
     if precision is not None:
@@ -77,10 +85,44 @@ def run(
     cells = [(row["layer"], row["precision"], row["fused"], _why(row)) for row in rows]
     show_table(title, columns, cells)
     say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {engine}")
-    for name, reason in subgraphs(plan).items() if plan is not None else ():
-        say(f"in ONNX Runtime: {name}: {reason}")
+    for part in decided.values() or ([] if plan is None else [plan]):
+        for name, reason in subgraphs(part).items():
+            say(f"in ONNX Runtime: {name}: {reason}")
     if plan is not None and plan.deciding:
         say(f"once {', '.join(plan.deciding)} is known, the branch that it takes runs as the rest")
+
+
+def decided_plans(plan: Plan) -> dict[str, Plan]:
+    """Return a plan for each value of the bools that decide between branches, by the values in words.
+
+    Nothing where other inputs decide, too many, or where the engine does not take a branch.
+    """
+    tensors = [plan.tensors[name] for name in plan.deciding]
+    if not plan.model or not 0 < len(tensors) <= _BOOLS or any(t.stored_dtype != "bool" for t in tensors):
+        return {}
+    from intact.engine.lower import lower
+
+    model, plans = plan.constants[plan.model].tobytes(), {}
+    for values in product((True, False), repeat=len(tensors)):
+        words = ", ".join(f"{name} = {value}" for name, value in zip(plan.deciding, values, strict=True))
+        arrays = {t.name: np.full([1] * len(t.shape), v) for t, v in zip(tensors, values, strict=True)}
+        try:
+            plans[words] = lower(model, values=arrays, keep_codes=False)
+        except UnsupportedError:
+            return {}
+    return plans
+
+
+def _side_by_side(rows: dict[str, list[dict[str, object]]]) -> list[dict[str, object]]:
+    """Return the rows that all plans have, and behind them those of each, named by the values."""
+    first, *others = rows.values()
+    common = [row for row in first if all(row in other for other in others)]
+    return common + [
+        row | {"layer": f"{words}: {row['layer']}"}
+        for words, part in rows.items()
+        for row in part
+        if row not in common
+    ]
 
 
 def _why(row: dict[str, object]) -> str:

@@ -72,14 +72,16 @@ def compare(
     result = Comparison(
         _tensors(engine.plan, pairs),
         float_steps=float_steps(model, read_placement(model)),
-        parts=tuple(step.name for step in engine.plan.steps if isinstance(step, FallbackSubgraph)),
+        parts=_parts(engine.plan),
     )
     plan: Plan | None = None
     for number, feeds in enumerate(batches):
         shapes = {name: np.shape(feeds[name]) for name in engine.plan.inputs}
         before, plan = plan, engine.plan_for(shapes, feeds)
         if before is None:
-            result.tensors = _tensors(plan, pairs)
+            result.tensors, result.parts = _tensors(plan, pairs), ()
+        if plan is not before:
+            result.parts = tuple(dict.fromkeys((*result.parts, *_parts(plan))))
         if number < traced:
             if plan is not before:
                 inner = [name for name in plan.tensors if name in present]
@@ -95,6 +97,10 @@ def compare(
         _answers(result, {side: arrays[0] for side, arrays in side_outputs.items()})
         _distances(result, side_outputs)
     return result
+
+
+def _parts(plan: Plan) -> tuple[str, ...]:
+    return tuple(step.name for step in plan.steps if isinstance(step, FallbackSubgraph))
 
 
 def _tensors(plan: Plan, pairs: Sequence[NamedPair]) -> list[TensorCounts]:

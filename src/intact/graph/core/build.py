@@ -68,10 +68,15 @@ class Inserter:
         place: The node in front of which they go.
         names: Gives out their names.
         after: They go behind `place` instead.
+        main: The main graph, which imports the operator sets; None: it is `graph`.
     """
 
-    def __init__(self, graph: ir.Graph, place: ir.Node, names: Namer, *, after: bool = False) -> None:
+    def __init__(
+        self, graph: ir.Graph, place: ir.Node, names: Namer, *, after: bool = False,
+        main: ir.Graph | None = None,
+    ) -> None:  # fmt: skip
         self.graph, self.names, self._place, self._after = graph, names, place, after
+        self._imports = (main or graph).opset_imports
 
     def constant(self, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
         """Add an initializer that holds `array`."""
@@ -113,12 +118,18 @@ class Inserter:
 
     def _insert(self, node: ir.Node) -> None:
         if node.domain:
-            self.graph.opset_imports.setdefault(node.domain, 1)
+            self._imports.setdefault(node.domain, 1)
         if self._after:
             self.graph.insert_after(self._place, node)
             self._place = node
         else:
             self.graph.insert_before(self._place, node)
+
+
+def inserter_at(model: ir.Model, node: ir.Node) -> Inserter:
+    """Return an inserter that adds nodes in front of a node of any graph of a model."""
+    assert isinstance(node.graph, ir.Graph)
+    return Inserter(node.graph, node, Namer(model.graph), main=model.graph)
 
 
 class Writer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import numpy as np
 import onnx_ir as ir
@@ -112,6 +113,61 @@ def hold_constants(model: ir.Model) -> None:
                 if value.name in model.graph.initializers:
                     value.name = names(value.name or "")
                 model.graph.initializers.add(value)
+
+
+_WORTH_SHARING = 1024
+"""Bytes from which an initializer is stored once for several graphs."""
+
+
+def share_initializers(model: ir.Model) -> None:
+    """Store initializers of subgraphs that are equal once, in the main graph, in place.
+
+    The branches of an If may hold one network, with the same tables and weights. Codes of a DequantizeLinear
+    stay beside it: ONNX Runtime 1.32 fuses it with a product, and fails where they lie in an outer graph.
+    """
+    inner = [
+        value
+        for graph in with_subgraphs(model.graph)[1:]
+        for value in graph.initializers.values()
+        if _is_sharable(value)
+    ]
+    kinds = {_kind(value) for value in inner}
+    main = [v for v in model.graph.initializers.values() if _is_sharable(v) and _kind(v) in kinds]
+    names = Scene(model.graph).names
+    stored: dict[tuple[object, bytes], ir.Value] = {}
+    for value in (*main, *inner):
+        assert value.const_value is not None
+        key = _kind(value), blake2b(value.const_value.tobytes()).digest()
+        first = stored.setdefault(key, value)
+        if first is value or value.graph is model.graph:
+            continue
+        if first.graph is not model.graph:
+            _remove_initializer(first)
+            first.name = names(first.name or "")
+            model.graph.register_initializer(first)
+        _remove_initializer(value)
+        value.replace_all_uses_with(first)
+
+
+def _is_sharable(value: ir.Value) -> bool:
+    tensor, is_face = value.const_value, value.is_graph_input() or value.is_graph_output()
+    return (
+        tensor is not None
+        and not is_face
+        and not any(use.node.op_type == "DequantizeLinear" for use in value.uses())
+        and tensor.dtype != ir.DataType.STRING
+        and tensor.nbytes >= _WORTH_SHARING
+    )
+
+
+def _kind(value: ir.Value) -> tuple[object, ...]:
+    assert value.const_value is not None
+    return value.const_value.dtype, *value.const_value.shape
+
+
+def _remove_initializer(value: ir.Value) -> None:
+    assert value.graph is not None
+    value.graph.initializers.pop(value.name or "")
 
 
 def separate_names(model: ir.Model) -> None:

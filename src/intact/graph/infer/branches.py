@@ -60,7 +60,7 @@ class Branch:
         Values that it reads of the main graph become inputs of the same names, or initializers where they are
         constant.
         """
-        return _extract_branch(self.around, ops.If.branch(self.node, self.side))
+        return extract_subgraph(self.around, ops.If.branch(self.node, self.side))
 
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
@@ -74,7 +74,7 @@ def branches_of(model: ir.Model) -> Iterator[Branch]:
     for node in [node for node in model.graph if is_op(node, "If")]:
         for side in SIDES:
             branch = ops.If.branch(node, side)
-            inner_values, outer = {value for node in branch for value in node.outputs}, _outer_values(branch)
+            inner_values, outer = {value for node in branch for value in node.outputs}, outer_values(branch)
             tensors = all(isinstance(value.type, ir.TensorType) for value in outer)
             if tensors and all(value in inner_values for value in branch.outputs):
                 constants = Constants(model.graph)
@@ -82,10 +82,14 @@ def branches_of(model: ir.Model) -> Iterator[Branch]:
                 yield Branch(model, node, side, reads)
 
 
-def _extract_branch(model: ir.Model, branch: ir.Graph) -> ir.Model:
-    """Build a model from a clone of `branch`."""
-    constants, outer = Constants(model.graph), _outer_values(branch)
-    graph = branch.clone(allow_outer_scope_values=True)
+def extract_subgraph(model: ir.Model, subgraph: ir.Graph) -> ir.Model:
+    """Build a model from a clone of a graph within a node of the main graph; weights are shared.
+
+    Values that it reads of the main graph become inputs of the same names, or initializers where they are
+    constant.
+    """
+    constants, outer = Constants(model.graph), outer_values(subgraph)
+    graph = subgraph.clone(allow_outer_scope_values=True)
     nodes = set(all_nodes(graph))
     for value in outer:
         stand_in = _constant(value, constants) if value in constants else _input(value)
@@ -115,7 +119,7 @@ def inputs_behind(model: ir.Model, names: Sequence[str]) -> list[str]:
     wanted = set(names)
     for node in reversed(model.graph):
         if wanted.intersection(value.name for value in node.outputs):
-            inside = [value for graph in subgraphs(node) for value in _outer_values(graph)]
+            inside = [value for graph in subgraphs(node) for value in outer_values(graph)]
             wanted |= {value.name or "" for value in (*node.inputs, *inside) if value is not None}
     inputs = [value.name or "" for value in model.graph.inputs]
     return [name for name in inputs if name in wanted and name not in model.graph.initializers]
@@ -126,15 +130,22 @@ def _input(value: ir.Value) -> ir.Value:
 
 
 def _constant(value: ir.Value, constants: Constants) -> ir.Value:
-    array = constants(value)
-    assert array is not None
-    tensor = tensor_of(array, value.name)
+    tensor = value.const_value
+    if tensor is None:
+        array = constants(value)
+        assert array is not None
+        tensor = tensor_of(array, value.name)
     type_ = ir.TensorType(tensor.dtype)
-    return ir.Value(name=value.name, type=type_, shape=ir.Shape(array.shape), const_value=tensor)
+    return ir.Value(name=value.name, type=type_, shape=ir.Shape(tensor.shape.numpy()), const_value=tensor)
 
 
-def _outer_values(graph: ir.Graph) -> list[ir.Value]:
-    """Return the values of outer graphs that `graph`, and graphs within, read."""
+def inner_graphs(node: ir.Node) -> dict[str, ir.Graph]:
+    """Return the graphs that are attributes of `node`, by the names of the attributes."""
+    return {name: value for name, value in attributes.values(node).items() if isinstance(value, ir.Graph)}
+
+
+def outer_values(graph: ir.Graph) -> list[ir.Value]:
+    """List the values of outer graphs that `graph`, and graphs within, read."""
     inner = {value for inner_graph in with_subgraphs(graph) for value in values_of(inner_graph)}
     read = (value for node in all_nodes(graph) for value in node.inputs)
     return list(dict.fromkeys(value for value in read if value is not None and value not in inner))
@@ -166,18 +177,26 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
 
 
 def deciding_inputs(model: ir.Model) -> list[str]:
-    """Find inputs of one integer or bool that alone, with input sizes, decide an If of the main graph.
+    """Find inputs of one integer or bool that alone, with input sizes, decide an If, also within a branch.
 
     A sample rate is such an input, or whether there is a cache.
     """
     inputs: dict[ir.Value, None] = {}
     constants = Constants(model.graph)
-    for node in model.graph:
-        if is_op(node, "If"):
-            read = _sources(node.inputs[0], constants)
-            if read is not None:
-                inputs |= dict.fromkeys(read)
+    for node in _ifs(model.graph):
+        read = _sources(node.inputs[0], constants)
+        if read is not None:
+            inputs |= dict.fromkeys(read)
     return [value.name or "" for value in model.graph.inputs if value in inputs]
+
+
+def _ifs(graph: ir.Graph) -> Iterator[ir.Node]:
+    """Yield the Ifs of a graph and of their branches."""
+    for node in graph:
+        if is_op(node, "If"):
+            yield node
+            for branch in subgraphs(node):
+                yield from _ifs(branch)
 
 
 def _sources(condition: ir.Value | None, constants: Constants) -> list[ir.Value] | None:
@@ -187,6 +206,8 @@ def _sources(condition: ir.Value | None, constants: Constants) -> list[ir.Value]
         value = waiting.pop()
         if value is None or value in seen or value in constants:
             continue
+        if value.const_value is not None and not value.is_graph_input():
+            continue  # of a branch
         seen.add(value)
         node = value.producer()
         if value.is_graph_input() and _is_one_number(value):

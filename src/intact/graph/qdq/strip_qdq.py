@@ -73,7 +73,7 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
         if is_op(node, "DequantizeLinear"):
             stripper.strip(node)
     for branch in branches_of(model):
-        dynamic = any(map(is_dynamic, branch.model.graph))
+        dynamic = any(map(is_dynamic, branch.model.graph.all_nodes()))
         if (within := strip_qdq(branch.model)) or dynamic:
             graft(model, branch, branch.model)
             stripper.pairs = within | stripper.pairs
@@ -92,7 +92,7 @@ def strip_dynamic(model: ir.Model) -> list[Note]:
     if any(is_op(node, "QuantizeLinear") for node in model.graph.all_nodes()):
         return []
     notes = DYNAMIC(model)
-    if any(note.changed for note in notes):
+    if any(note.changed for note in notes) or any(map(is_dynamic, model.graph.all_nodes())):
         strip_qdq(model)
     return notes
 

@@ -91,7 +91,9 @@ def choose_bits(
         raise QuantValueError("weights", f"{format} under a budget", "intN or uintN", "take int4")
     model = float_model(weights, positions, {}, block)
     layers, _ = find_linear_layers(model)
-    groups = [group for group in group_by_input(layers) if not (head and group.layers[0].name in HEADS)]
+    groups = [
+        group for group in group_by_input(model, layers) if not (head and group.layers[0].name in HEADS)
+    ]
     table = None
     if not (weights.config.tied or head) and budget.bits is not None:  # a row of it takes no time
         table = np.asarray(model.graph.initializers[_TABLE].const_value.numpy())

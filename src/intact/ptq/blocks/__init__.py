@@ -18,7 +18,8 @@ from intact.ptq.blocks.convert_to_onnx import ConvertedModel, convert_to_onnx
 from intact.ptq.blocks.fit_scales import round_to_nearest
 from intact.ptq.blocks.gptq import damp, round_with_hessian
 from intact.ptq.blocks.group_store import GroupStore
-from intact.ptq.blocks.linear_layers import find_linear_layers, group_by_input
+from intact.ptq.blocks.layer_groups import group_by_input
+from intact.ptq.blocks.linear_layers import find_linear_layers
 from intact.ptq.blocks.mixed_bits import (
     FormatErrors,
     candidate_formats,

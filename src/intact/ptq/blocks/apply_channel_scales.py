@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Inserter, Model, Namer, Node, Value, is_op, prune, replace
-from intact.ptq.blocks.linear_layers import LayerGroup
+from intact.graph import Inserter, Model, Namer, Node, Value, inserter_at, is_op, prune, replace
+from intact.ptq.blocks.linear_layers import LinearLayer
 
 _NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
 
 
-def insert_channel_scales(model: Model, group: LayerGroup, scales: NDArray[np.float32]) -> str:
-    """Divide the tensor that a group reads by `scales`, [K], through a Mul by their inverses, in place.
+def insert_channel_scales(model: Model, layers: Sequence[LinearLayer], scales: NDArray[np.float32]) -> str:
+    """Divide the tensor that layers read by `scales`, [K], through a Mul by their inverses, in place.
 
-    Weights of the group are to be multiplied by `scales`.
+    Weights of the layers are to be multiplied by `scales`.
 
+    Args:
+        model: Float.
+        layers: Of one graph, in its order.
+        scales: Positive.
     Returns:
         The name of the Mul.
     """
-    first = group.layers[0]
-    source = first.node.inputs[0]
-    assert source is not None
-    insert = Inserter(model.graph, first.node, Namer(model.graph))
-    inverses = insert.constant(f"{group.source}.channel_scales", (1 / scales).astype(first.dtype))
+    first = layers[0]
+    source, stem = first.source, first.source.name
+    insert = inserter_at(model, first.node)
+    inverses = insert.constant(f"{stem}.channel_scales", (1 / scales).astype(first.dtype))
     quotient = insert.node(
-        "Mul", [source, inverses], f"{group.source}.scaled", dtype=source.dtype, shape=source.shape
+        "Mul", [source, inverses], f"{stem}.scaled", dtype=source.dtype, shape=source.shape
     )
-    for layer in group.layers:
+    for layer in layers:
         layer.node.replace_input_with(0, quotient)
     return quotient.name or ""
 
@@ -44,7 +49,7 @@ def fold_channel_scales(model: Model, names: list[str]) -> None:
         names: Of them.
     """
     wanted = set(names)
-    for node in [node for node in model.graph if node.name in wanted]:
+    for node in [node for node in model.graph.all_nodes() if node.name in wanted]:
         source, factors = node.inputs
         if source is None or factors is None or factors.const_value is None:
             continue
@@ -53,7 +58,7 @@ def fold_channel_scales(model: Model, names: list[str]) -> None:
             continue
         parameters = _parameters(producer)
         if parameters and all(_fits(producer.inputs[index], factors) for index in parameters):
-            insert = Inserter(model.graph, producer, Namer(model.graph))
+            insert = inserter_at(model, producer)
             for index in parameters:
                 _multiply(producer, index, factors, insert)
             replace(node, source, Namer(model.graph))

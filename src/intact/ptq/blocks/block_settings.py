@@ -123,9 +123,10 @@ class BlockSettings:
         """The grid of the weights."""
         return BlockFormat(self.weights, self.block)
 
-    def grid_of(self, layer: str) -> BlockFormat:
-        """Return the grid of a layer by the name of its node."""
-        return BlockFormat(self.formats.get(layer, self.weights), self.block)
+    def grid_of(self, names: Sequence[str]) -> BlockFormat:
+        """Return the grid of a layer that has these names."""
+        formats = (self.formats[name] for name in names if name in self.formats)
+        return BlockFormat(next(formats, self.weights), self.block)
 
     @property
     def file_operator(self) -> str:

@@ -98,6 +98,7 @@ def convert_to_onnx(
             result.layers[layer.name] = name
     if not result.layers:
         raise _no_match(file, by_name)
+    graph.share_initializers(loaded)
     result.in_float = [layer.name for layer in layers if layer.name not in result.layers]
     return result
 
@@ -106,9 +107,10 @@ def _names_of_layers(layers: Iterable[LinearLayer]) -> dict[str, list[LinearLaye
     """Return layers by each name that means them: of their weights, and their own as a dotted path."""
     by_name: dict[str, list[LinearLayer]] = {}
     for layer in layers:
-        path = re.sub(r"[./](MatMul|Gemm)(_\d+)?$", "", layer.name).strip("/").replace("/", ".")
-        weight = layer.weight.name or ""
-        for name in dict.fromkeys((weight, weight.removesuffix(".weight"), layer.name, path)):
+        paths = [re.sub(r"[./](MatMul|Gemm)(_\d+)?$", "", name) for name in layer.names]
+        weights = [twin.weight.name or "" for twin in layer.all]
+        names = [*weights, *(weight.removesuffix(".weight") for weight in weights), *layer.names]
+        for name in dict.fromkeys((*names, *(path.strip("/").replace("/", ".") for path in paths))):
             if name:
                 by_name.setdefault(name, []).append(layer)
     return by_name
@@ -175,7 +177,8 @@ def _write(
         if is_dequantized:
             write_dequantize(model, layer, tensor)
         else:
-            write_nbits(model, layer, tensor, settings.accuracy_level)
+            for twin in layer.all:
+                write_nbits(model, twin, tensor, settings.accuracy_level)
     except UnsupportedError as error:
         alternatives = holders(tensor)
         fix = f"convert to {' or '.join(alternatives)}, which hold it exactly" if alternatives else error.fix

@@ -6,7 +6,7 @@ are kept, for every batch of the calibration data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from intact.graph import (
     Session,
     Value,
     is_block_operator,
+    outer_values,
     part,
     strip_dynamic,
     subgraphs,
@@ -33,38 +34,47 @@ class LayerStream:
     """Gives the inputs of one layer after the other.
 
     Args:
-        model: May be changed between two calls of `advance` behind the node that the last one named; names
-            of values stay.
+        open_model: Returns the model, which may have changed between two calls of `advance` behind the node
+            that the last one named; names of values stay.
         batches: Of its inputs, checked.
+
+    Attributes:
+        batches: Tensors that later nodes read, by name, of each batch.
     """
 
-    def __init__(self, model: Model, batches: Iterable[Feeds]) -> None:
-        self._model = model
-        self._live = [dict(feeds) for feeds in batches]
+    def __init__(self, open_model: Callable[[], Model], batches: Iterable[Feeds]) -> None:
+        self.open_model = open_model
+        self.batches = [dict(feeds) for feeds in batches]
+        self._passed: set[str | None] = set()
 
-    def advance(self, name: str) -> None:
-        """Run what stands in front of the node `name`.
+    def advance(self, name: str) -> bool:
+        """Run what stands in front of the node `name`; return whether it has not been passed already.
 
         Raises:
             UnsupportedError: ONNX Runtime cannot run it.
         """
-        nodes = list(self._model.graph)
+        if name in self._passed:
+            return False
+        model = self.open_model()
+        nodes = list(model.graph)
         place = next(number for number, node in enumerate(nodes) if node.name == name)
-        constants = Constants(self._model.graph)
+        constants = Constants(model.graph)
         front = set(nodes[:place])
         needed = {
             value.name or "": value
-            for later in nodes[len(front) :]
+            for later in nodes[place:]
             for value in _inputs_of(later)
             if value not in constants and (value.producer() in front or value.is_graph_input())
         }
-        stored = set(self._live[0]) if self._live else set()
+        stored = set(self.batches[0]) if self.batches else set()
         missing = {name: value for name, value in needed.items() if name not in stored}
-        if missing and self._live:
-            self._run(needed, missing, stored)
-        for tensors in self._live:
-            for name in tensors.keys() - needed.keys():
-                del tensors[name]
+        if missing and self.batches:
+            self._run(model, needed, missing, stored)
+        for tensors in self.batches:
+            for other in tensors.keys() - needed.keys():
+                del tensors[other]
+        self._passed |= {node.name for node in front}
+        return True
 
     def tensors(self, name: str) -> Iterator[NDArray]:
         """Yield a tensor that stands in front of the current layer, batch by batch.
@@ -72,21 +82,23 @@ class LayerStream:
         Raises:
             QuantValueError: There is none of this name.
         """
-        for tensors in self._live:
+        for tensors in self.batches:
             if name not in tensors:
                 raise QuantValueError(
                     f"tensor '{name}'", "none", "an input of the layer", "report this model"
                 )
             yield tensors[name]
 
-    def _run(self, needed: dict[str, Value], missing: dict[str, Value], stored: set[str]) -> None:
+    def _run(
+        self, model: Model, needed: dict[str, Value], missing: dict[str, Value], stored: set[str]
+    ) -> None:
         feeds = _leaves(missing.values(), stored)
         names = [value.name or "" for value in feeds]
-        section = part(self._model, feeds, list(missing.values()))
-        if any(is_block_operator(node) for node in section.graph):  # ONNX Runtime has no such operators
+        section = part(model, feeds, list(missing.values()))
+        if any(map(is_block_operator, section.graph.all_nodes())):  # ONNX Runtime has no such operators
             strip_dynamic(section)
         session = Session(section, folded=True)
-        for tensors in self._live:
+        for tensors in self.batches:
             results = session.run({name: tensors[name] for name in names})
             for name in tensors.keys() - needed.keys():
                 del tensors[name]
@@ -106,11 +118,10 @@ def join_rows(tensors: Iterable[tuple[NDArray, ...]]) -> Iterator[tuple[Rows, ..
 
 
 def _inputs_of(node: Node) -> list[Value]:
-    """Return what a node reads, its subgraphs included."""
+    """Return what a node reads of its graph, its subgraphs included."""
     values = [value for value in node.inputs if value is not None]
     for graph in subgraphs(node):
-        for inner in graph:
-            values += _inputs_of(inner)
+        values += outer_values(graph)
     return values
 
 

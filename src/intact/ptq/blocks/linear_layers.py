@@ -1,18 +1,24 @@
-"""Finds the products of activations with constant matrices, and groups those that read one tensor."""
+"""Finds the products of activations with constant matrices, also in branches and bodies of loops."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from hashlib import blake2b
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Model, Node, Value, input_of, is_op, ops
+from intact.graph import SIDES, Graph, Model, Node, Value, inner_graphs, input_of, is_op, ops
 from intact.patterns import check_patterns, exact, require_fitting
 
 _FLOATS = ("float32", "float16")
+_SHARED = "other nodes read its weight, too"
+
+Path = tuple[tuple[str, str], ...]
+"""Where a graph is: from the main graph inwards, the names of nodes and of the attributes that hold it."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +30,43 @@ class LinearLayer:
         weight: The initializer that holds the matrix.
         outputs_first: Whether it is stored as [N, K] instead of [K, N].
         transposes: Whether the node itself transposes it (Gemm with transB).
+        path: Of the graph that the node is in.
+        twins: Layers with the same matrix in other branches of an If, of which only one runs.
     """
 
     node: Node
     weight: Value
     outputs_first: bool
     transposes: bool
+    path: Path = ()
+    twins: tuple[LinearLayer, ...] = ()
 
     @property
     def name(self) -> str:
-        """Name of the node."""
-        return self.node.name or ""
+        """Name of the node; in a branch, behind that of the branch."""
+        return name_in(self.path, self.node)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that mean the layer."""
+        return tuple(name for layer in self.all for name in (layer.name, layer.node.name or ""))
+
+    @property
+    def all(self) -> tuple[LinearLayer, ...]:
+        """The layer itself and its twins."""
+        return self, *self.twins
+
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether the layer is in the body of a loop, or in another graph that is no branch."""
+        return any(side not in SIDES for _, side in self.path)
+
+    @property
+    def source(self) -> Value:
+        """The tensor that it multiplies."""
+        source = self.node.inputs[0]
+        assert source is not None
+        return source
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,28 +84,26 @@ class LinearLayer:
         stored = self._matrix()
         return np.ascontiguousarray(stored if self.outputs_first else stored.T, np.float32)
 
+    def digest(self) -> bytes:
+        """Return a hash of the stored matrix."""
+        return blake2b(np.ascontiguousarray(self._matrix()).data).digest()
+
     def _matrix(self) -> NDArray:
         assert self.weight.const_value is not None
         return np.asarray(self.weight.const_value.numpy())
 
 
-@dataclass(frozen=True)
-class LayerGroup:
-    """Holds the layers that multiply one tensor, in the order of the graph.
-
-    Attributes:
-        source: The name of the tensor.
-        layers: One or more; they have the same K.
-    """
-
-    source: str
-    layers: tuple[LinearLayer, ...]
+def name_in(path: Path, node: Node) -> str:
+    """Return the name of a node, behind those of the branches that it is in."""
+    return "/".join([*(f"{outer}.{side}" for outer, side in path), node.name or ""])
 
 
 def find_linear_layers(
     model: Model, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> tuple[list[LinearLayer], dict[str, str]]:
     """Find the layers whose weights can be quantized, and say of the others why they stay as they are.
+
+    Layers of different branches that read one matrix, or equal ones, are twins of the first.
 
     Args:
         model: Float; constants are initializers.
@@ -83,43 +113,52 @@ def find_linear_layers(
     Raises:
         QuantValueError: A pattern fits nothing.
     """
-    nodes = [node for node in model.graph if is_op(node, "MatMul") or is_op(node, "Gemm")]
-    names = [*(node.name or "" for node in model.graph), *{node.op_type for node in model.graph}]
+    nodes = list(_walk(model.graph))
+    names = [name for path, node in nodes for name in _names_of(path, node)]
     wanted, unwanted = (
         [exact(pattern, names) for pattern in check_patterns(where, patterns)]
         for where, patterns in (("include", include), ("exclude", exclude))
     )
     require_fitting("include", wanted, names, "nodes or operator types")
     require_fitting("exclude", unwanted, names, "nodes or operator types")
-    layers, reasons = [], {}
-    for node in nodes:
-        if _fits(node, unwanted) or (wanted and not _fits(node, wanted)):
-            reasons[node.name or ""] = "excluded"
+    layers: list[LinearLayer] = []
+    reasons: dict[str, str] = {}
+    for path, node in nodes:
+        if not is_op(node, "MatMul", "Gemm"):
             continue
-        layer = _layer_of(node)
+        if _fits(path, node, unwanted) or (wanted and not _fits(path, node, wanted)):
+            reasons[name_in(path, node)] = "excluded"
+            continue
+        layer = _layer_of(node, path)
         if isinstance(layer, str):
-            reasons[node.name or ""] = layer
+            reasons[name_in(path, node)] = layer
         else:
             layers.append(layer)
-    return layers, reasons
+    families, shared = _families(layers)
+    reasons |= {layer.name: _SHARED for layer in shared}
+    order = {layer.name: number for number, layer in enumerate(layers)}
+    families.sort(key=lambda family: order[family[0].name])
+    return [replace(first, twins=tuple(twins)) for first, *twins in families], reasons
 
 
-def group_by_input(layers: Sequence[LinearLayer]) -> list[LayerGroup]:
-    """Group layers that read one tensor and have one K, in the order of each group's first layer."""
-    groups: dict[tuple[str, int], list[LinearLayer]] = {}
-    for layer in layers:
-        source = layer.node.inputs[0]
-        assert source is not None
-        groups.setdefault((source.name or "", layer.shape[1]), []).append(layer)
-    return [LayerGroup(source, tuple(members)) for (source, _), members in groups.items()]
+def _walk(graph: Graph, path: Path = ()) -> Iterator[tuple[Path, Node]]:
+    """Yield every node with the path of its graph, those within a node behind it."""
+    for node in graph:
+        yield path, node
+        for name, inner in inner_graphs(node).items():
+            yield from _walk(inner, (*path, (node.name or "", name)))
 
 
-def _fits(node: Node, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, p) for p in patterns for name in (node.name or "", node.op_type))
+def _names_of(path: Path, node: Node) -> set[str]:
+    return {node.name or "", name_in(path, node), node.op_type}
 
 
-def _layer_of(node: Node) -> LinearLayer | str:
-    """Return the layer of a node, or why it is none."""
+def _fits(path: Path, node: Node, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, p) for p in patterns for name in _names_of(path, node))
+
+
+def _layer_of(node: Node, path: Path) -> LinearLayer | str:
+    """Return the layer of a node, or why it is none; others may read its weight, too."""
     data, weight = node.inputs[:2]
     transposes = False
     if is_op(node, "Gemm"):
@@ -150,8 +189,75 @@ def _layer_of(node: Node) -> LinearLayer | str:
         return "its weight is empty"
     if weight.const_value.dtype.numpy().name not in _FLOATS:
         return f"its weight is {weight.const_value.dtype.numpy().name}"
-    if weight.is_graph_output() or any(use.node not in (node, producer) for use in weight.uses()):
-        return "other nodes read its weight, too"
-    if producer is not None and any(use.node is not node for use in producer.outputs[0].uses()):
-        return "other nodes read its weight, too"
-    return LinearLayer(node, weight, transposes != turned, transposes)
+    return LinearLayer(node, weight, transposes != turned, transposes, path)
+
+
+def _families(layers: Sequence[LinearLayer]) -> tuple[list[list[LinearLayer]], list[LinearLayer]]:
+    """Gather the layers of each matrix; return apart those whose matrix other nodes read, too."""
+    by_weight: dict[Value, list[LinearLayer]] = {}
+    for layer in layers:
+        by_weight.setdefault(layer.weight, []).append(layer)
+    families, shared = [], []
+    for weight, family in by_weight.items():
+        if _reads_alone(weight, family) and _are_exclusive(family):
+            families.append(family)
+        else:
+            shared += family
+    return _join_equal(families), shared
+
+
+def _reads_alone(weight: Value, family: Sequence[LinearLayer]) -> bool:
+    """Return whether no other node reads a matrix, or what a Transpose makes of it."""
+    if weight.is_graph_output() or len({layer.outputs_first for layer in family}) > 1:
+        return False
+    nodes = {layer.node for layer in family}
+    turned = {value for layer in family if (value := layer.node.inputs[1]) is not None} - {weight}
+    readers = {use.node for value in (weight, *turned) for use in value.uses()}
+    return readers <= nodes | {value.producer() for value in turned}
+
+
+def _join_equal(families: Sequence[list[LinearLayer]]) -> list[list[LinearLayer]]:
+    """Join families of different branches whose matrices are equal: some tools store one in each branch."""
+    joined = [family for family in families if not family[0].path]
+    within = [family for family in families if family[0].path]
+    for alike in _group(within, lambda layer: (layer.shape, layer.dtype, layer.outputs_first)):
+        if len(alike) == 1:
+            joined += alike
+            continue
+        for equal in _group(alike, LinearLayer.digest):
+            joined += _join_exclusive(equal)
+    return joined
+
+
+def _group(
+    families: Sequence[list[LinearLayer]], key: Callable[[LinearLayer], Hashable]
+) -> Iterable[list[list[LinearLayer]]]:
+    """Group families by what `key` says of their first layer."""
+    groups: dict[Hashable, list[list[LinearLayer]]] = {}
+    for family in families:
+        groups.setdefault(key(family[0]), []).append(family)
+    return groups.values()
+
+
+def _join_exclusive(families: Sequence[list[LinearLayer]]) -> list[list[LinearLayer]]:
+    """Join families as long as only one of their layers runs."""
+    joined: list[list[LinearLayer]] = []
+    for family in families:
+        fitting = next((other for other in joined if _are_exclusive([*other, *family])), None)
+        if fitting is None:
+            joined.append(list(family))
+        else:
+            fitting += family
+    return joined
+
+
+def _are_exclusive(layers: Sequence[LinearLayer]) -> bool:
+    """Return whether no run computes two of the layers: each pair is in two branches of one If."""
+    return all(_part(first.path, second.path) for first, second in combinations(layers, 2))
+
+
+def _part(first: Path, second: Path) -> bool:
+    for (node, side), (other, other_side) in zip(first, second, strict=False):
+        if node != other or side != other_side:
+            return node == other and {side, other_side} <= SIDES.keys()
+    return False

@@ -15,13 +15,15 @@ from intact import graph
 from intact.errors import CalibrationError, QuantValueError
 from intact.formats import take_rows
 from intact.graph import Model, pipelines
+from intact.numerics import BlockWeights
 from intact.progress import Progress
 from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_channel_scales
 from intact.ptq.blocks.block_format import BlockFormat, activation_block
 from intact.ptq.blocks.block_settings import BlockSettings, settings_of
+from intact.ptq.blocks.branch_streams import BranchStreams
 from intact.ptq.blocks.group_store import GroupStore
-from intact.ptq.blocks.layer_stream import LayerStream, join_rows
-from intact.ptq.blocks.linear_layers import LayerGroup, LinearLayer, find_linear_layers, group_by_input
+from intact.ptq.blocks.layer_groups import LayerGroup, group_by_input
+from intact.ptq.blocks.linear_layers import LinearLayer, find_linear_layers
 from intact.ptq.blocks.mixed_bits import (
     candidate_formats,
     choose_formats,
@@ -38,23 +40,27 @@ from intact.ptq.blocks.write_layers import (
 from intact.ptq.data.batches import open_data
 from intact.ptq.data.model_inputs import Feeds, inputs_of
 
+_LOOP = "ONNX Runtime runs the body of its loop, and has no BlockLinear"
+
 
 @dataclass(frozen=True)
 class LayerCodes:
     """Says what became of one layer.
 
     Attributes:
-        name: Of the node.
+        name: Of the node; in a branch of an If behind that of the branch.
         shape: Outputs N and inputs K.
         error: Squared error of its outputs relative to their squares, on the calibration data; without data
             that of its weights.
         format: Of its codes.
+        twins: Names of nodes of other branches that have the same codes.
     """
 
     name: str
     shape: tuple[int, int]
     error: float
     format: str = ""
+    twins: tuple[str, ...] = ()
 
 
 def summarize(
@@ -62,6 +68,7 @@ def summarize(
 ) -> list[tuple[str, str]]:
     """Return (label, figure) rows on what a quantization did."""
     weights = sum(n * k for n, k in (layer.shape for layer in layers))
+    twins = sum(bool(layer.twins) for layer in layers)
     worst = max(layers, key=lambda layer: layer.error)
     counts = Counter(layer.format for layer in layers)
     formats = ", ".join(f"{name} ({count})" if len(counts) > 1 else name for name, count in counts.items())
@@ -69,6 +76,7 @@ def summarize(
     mean = sum(b * n * k for b, (n, k) in zip(bits, (layer.shape for layer in layers), strict=True)) / weights
     return [
         ("layers with block weights", f"{len(layers):,}"),
+        *([("of them in several branches", f"{twins:,}")] if twins else []),
         ("layers in float", f"{len(in_float):,}"),
         ("weights in codes", f"{weights:,}"),
         ("format", f"{formats} in blocks of {settings.block}"),
@@ -89,6 +97,7 @@ class BlockQuantizedModel:
         layers: Those with codes, in the order of the graph.
         in_float: Why each other MatMul and Gemm stays as it is, by name.
         muls: Names of the Muls that scaled input channels; of those that other parameters took, too.
+        warnings: What a user should know.
     """
 
     model: Model
@@ -96,11 +105,13 @@ class BlockQuantizedModel:
     layers: list[LayerCodes] = field(default_factory=list)
     in_float: dict[str, str] = field(default_factory=dict)
     muls: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         rows = self.summary()
         width = max(len(label) for label, _ in rows)
-        return "\n".join(f"{label:<{width}}  {figure}" for label, figure in rows)
+        lines = [f"{label:<{width}}  {figure}" for label, figure in rows]
+        return "\n".join([*lines, *(f"warning: {line}" for line in self.warnings)])
 
     def summary(self) -> list[tuple[str, str]]:
         """Return (label, figure) rows."""
@@ -146,6 +157,9 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
     if settings.file_operator == "DequantizeLinear":
         graph.upgrade_opset(model, QDQ_OPSET)
     layers, reasons = find_linear_layers(model, settings.include, settings.exclude)
+    if settings.file_operator == "BlockLinear":
+        reasons |= {layer.name: _LOOP for layer in layers if layer.is_in_loop}
+        layers = [layer for layer in layers if not layer.is_in_loop]
     if not layers:
         raise QuantValueError(
             "model", "no MatMul or Gemm with a constant matrix of floats", "at least one",
@@ -153,7 +167,7 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
             if reasons else "quantize models with linear layers",
         )  # fmt: skip
     result = BlockQuantizedModel(model, settings, in_float=reasons)
-    groups = deque(group_by_input(layers))
+    groups = deque(group_by_input(model, layers))
     del layers  # each holds pages of a file with external data, until it is done
     store = GroupStore(settings.state)
     grids = _choose_grids(model, groups, data, settings)
@@ -161,37 +175,35 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
     with Progress("quantize weights", len(groups), settings.progress) as progress:
         while groups:
             group = groups.popleft()
-            key = group.source, group.layers[0].shape[1]
-            _quantize_group(result, group, streams, grids[key], store)
+            _quantize_group(result, group, streams, grids[group.name], store)
             progress.advance()
     fold_channel_scales(model, result.muls)  # at the end: streams hold tensors as they were
+    graph.share_initializers(model)
     return result
 
 
-def _open_streams(model: Model, data: Any, settings: BlockSettings) -> tuple[LayerStream, ...]:
-    """Return the stream of the model that gets codes, and that of the float model where it is needed.
+def _open_streams(model: Model, data: Any, settings: BlockSettings) -> BranchStreams | None:
+    """Return the streams of the model that gets codes, and of the float model where it is needed.
 
-    Nothing where the method needs no data.
+    None where the method needs no data.
     """
     if data is None or not RECIPES[settings.method].needs_moments:
-        return ()
-    batches = _batches(model, data, settings)
-    plain = (LayerStream(model.clone(), batches),) if RECIPES[settings.method].corrects else ()
-    return LayerStream(model, batches), *plain
+        return None
+    plain = (model.clone(),) if RECIPES[settings.method].corrects else ()
+    return BranchStreams((model, *plain), _batches(model, data, settings))
 
 
 def _choose_grids(
     model: Model, groups: Sequence[LayerGroup], data: Any, settings: BlockSettings
-) -> dict[tuple[str, int], BlockFormat]:
-    """Return the format of each group, by its tensor and K; under a budget by errors of the nearest codes."""
-    keys = [(group.source, group.layers[0].shape[1]) for group in groups]
+) -> dict[str, BlockFormat]:
+    """Return the format of each group, by its name; under a budget by errors of the nearest codes."""
     if settings.bits_budget is None:
-        return {key: settings.grid_of(group.layers[0].name) for key, group in zip(keys, groups, strict=True)}
+        return {group.name: settings.grid_of(group.layers[0].names) for group in groups}
     grids = candidate_formats(settings.grid, settings.file_bits)
     batches = None if data is None else _batches(model, data, settings)
     errors = {
-        key: measure_formats(weight, moments, grids)
-        for key, (weight, moments) in zip(keys, read_groups(model, groups, batches), strict=True)
+        group.name: measure_formats(weight, moments, grids)
+        for group, (weight, moments) in zip(groups, read_groups(model, groups, batches), strict=True)
     }
     return choose_formats(errors, grids, settings.bits_budget)
 
@@ -203,16 +215,12 @@ def read_groups(
 
     Args:
         model: Float; it stays as it is.
-        groups: Of its layers, in the order of the graph.
-        batches: Of its inputs; None: no moments.
+        groups: Of its layers, in the order of `group_by_input`.
+        batches: Of its inputs; None: no moments, as where none reaches a group.
     """
-    streams = () if batches is None else (LayerStream(model.clone(), batches),)
+    streams = None if batches is None else BranchStreams((model.clone(),), batches)
     for group in groups:
-        weight, moments = _group_weight(group), None
-        if streams:
-            streams[0].advance(group.layers[0].name)
-            moments = _moments(group, weight.shape[1], streams)
-        yield weight, moments
+        yield _group_weight(group), None if streams is None else _moments(group, streams)
 
 
 def _batches(model: Model, data: Any, settings: BlockSettings) -> list[Feeds]:
@@ -229,34 +237,46 @@ def _group_weight(group: LayerGroup) -> NDArray[np.float32]:
 
 
 def _quantize_group(
-    result: BlockQuantizedModel, group: LayerGroup, streams: tuple[LayerStream, ...], grid: BlockFormat,
+    result: BlockQuantizedModel, group: LayerGroup, streams: BranchStreams | None, grid: BlockFormat,
     store: GroupStore,
 ) -> None:  # fmt: skip
     settings, model = result.settings, result.model
     weight, moments = _group_weight(group), None
-    if streams:
-        for stream in streams:
-            stream.advance(group.layers[0].name)
-        moments = _moments(group, weight.shape[1], streams)
+    if streams is not None:
+        moments = _moments(group, streams)
+        if moments is None:
+            result.warnings.append(
+                f"{group.name}: no batch of the data reaches it; its codes are the nearest"
+            )
     rounded = store.round(weight, moments, grid, RECIPES[settings.method], settings.strength)
     if rounded.channel_scales is not None:
-        result.muls.append(insert_channel_scales(model, group, rounded.channel_scales))
+        for layers in group.by_source():
+            result.muls.append(insert_channel_scales(model, layers, rounded.channel_scales))
     begin = 0
     for layer in group.layers:
         outputs, size = layer.shape
         rows = slice(begin, begin + outputs)
         weights, (error, square) = take_rows(rounded.weights, rows), rounded.errors[rows].sum(0)
-        if settings.file_operator == "DequantizeLinear":
-            write_dequantize(model, layer, weights)
-        elif settings.file_operator == "BlockLinear":
-            x_block = activation_block(grid.block_size, size) if settings.accuracy_level else 0
-            write_block_linear(model, layer, weights, x_block)
-        else:
-            write_nbits(model, layer, weights, settings.accuracy_level)
-        result.layers.append(
-            LayerCodes(layer.name, (outputs, size), float(error / max(square, 1e-300)), grid.name)
-        )
+        _write(model, layer, weights, grid, settings)
+        relative = float(error / max(square, 1e-300))
+        twins = tuple(twin.name for twin in layer.twins)
+        result.layers.append(LayerCodes(layer.name, (outputs, size), relative, grid.name, twins))
         begin += outputs
+
+
+def _write(
+    model: Model, layer: LinearLayer, weights: BlockWeights, grid: BlockFormat, settings: BlockSettings
+) -> None:
+    """Put the codes of a layer and its twins into the model, as the operator of the file says them."""
+    if settings.file_operator == "DequantizeLinear":
+        write_dequantize(model, layer, weights)
+        return
+    x_block = activation_block(grid.block_size, layer.shape[1]) if settings.accuracy_level else 0
+    for twin in layer.all:
+        if settings.file_operator == "BlockLinear":
+            write_block_linear(model, twin, weights, x_block)
+        else:
+            write_nbits(model, twin, weights, settings.accuracy_level)
 
 
 def _finite_rows(layer: LinearLayer) -> NDArray[np.float32]:
@@ -270,16 +290,19 @@ def _finite_rows(layer: LinearLayer) -> NDArray[np.float32]:
     return rows
 
 
-def _moments(group: LayerGroup, size: int, streams: Sequence[LayerStream]) -> InputMoments:
-    """Measure the inputs of a group; of two streams, those of the float model beside those behind codes."""
-    moments = InputMoments.zeros(size, crossed=len(streams) > 1)
-    for rows in join_rows(zip(*(stream.tensors(group.source) for stream in streams), strict=True)):
-        moments.add(*rows)
-    if not np.isfinite(moments.products).all():
-        raise CalibrationError(
-            f"tensor '{group.source}'",
-            "NaN or infinity",
-            "finite numbers",
-            "look for the layer that gives it",
-        )
-    return moments.mean()
+def _moments(group: LayerGroup, streams: BranchStreams) -> InputMoments | None:
+    """Measure the inputs of a group, in all branches that have it; None where no batch reaches it.
+
+    Of two models, those of the float model stand beside those behind codes.
+    """
+    moments = InputMoments.zeros(group.size, crossed=streams.count > 1)
+    for layer, *_ in group.by_source():
+        for rows in streams.rows(layer):
+            moments.add(*rows)
+        if not np.isfinite(moments.products).all():
+            source = layer.source.name
+            raise CalibrationError(
+                f"tensor '{source}', input of '{layer.name}'", "NaN or infinity", "finite numbers",
+                "look for the layer that gives it",
+            )  # fmt: skip
+    return moments.mean() if moments.rows else None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from intact.formats import BLOCK_INPUTS, block_inputs, dequantize_inputs, nbits_inputs
-from intact.graph import Inserter, Model, Namer, Value, input_of, is_op, ops, take_place
+from intact.graph import Graph, Inserter, Model, Node, Value, input_of, inserter_at, is_op, ops, take_place
 from intact.numerics import BlockWeights
 from intact.ptq.blocks.linear_layers import LinearLayer
 
@@ -21,24 +21,36 @@ def write_dequantize(model: Model, layer: LinearLayer, weights: BlockWeights) ->
     """Put a DequantizeLinear of the codes in the place of a layer's weight, in place.
 
     Before: ``MatMul(x, w)``.  After: ``MatMul(x, DequantizeLinear(codes, scales, axis=0, block_size=32))``.
-    Codes lie as the weight lay behind any Transpose, [K, N] for a MatMul.
+    Codes lie as the weight lay behind any Transpose, [K, N] for a MatMul. Twins in several branches read one
+    DequantizeLinear in front of their If: ONNX Runtime 1.32 fails on one within a branch whose codes are not.
 
     Args:
         model: Of opset 21 or newer.
-        layer: Of its main graph.
+        layer: Of any of its graphs; its twins get the same codes.
         weights: Shape [N, K].
     Raises:
         UnsupportedError: DequantizeLinear has no such grid.
     """
-    insert = Inserter(model.graph, layer.node, Namer(model.graph))
-    stem = layer.weight.name or layer.name
-    old = layer.node.inputs[1]
-    assert old is not None
-    floats = insert_dequantize(
-        insert, weights, stem, outputs_first=layer.transposes, dtype=layer.dtype, like=old
-    )
-    layer.node.replace_input_with(1, floats)
-    _drop(model, old)
+    stem = layer.weight.name or layer.node.name or ""
+    floats: dict[bool, Value] = {}
+    for twin in layer.all:
+        old = twin.node.inputs[1]
+        assert old is not None
+        if twin.transposes not in floats:
+            insert = inserter_at(model, _front(model, layer))
+            floats[twin.transposes] = insert_dequantize(
+                insert, weights, stem, outputs_first=twin.transposes, dtype=twin.dtype, like=old
+            )
+        twin.node.replace_input_with(1, floats[twin.transposes])
+        _drop(old)
+
+
+def _front(model: Model, layer: LinearLayer) -> Node:
+    """Return the node in front of which a layer and its twins can read a value."""
+    if not layer.twins:
+        return layer.node
+    outermost, _ = layer.path[0]
+    return next(node for node in model.graph if node.name == outermost)
 
 
 def insert_dequantize(
@@ -77,17 +89,19 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
 
     Args:
         model: Any opset.
-        layer: Of its main graph.
+        layer: Of any of its graphs.
         weights: Shape [N, K].
         accuracy_level: 0: the product of floats. 4: x is quantized to int8 in blocks of the weights' size.
     Raises:
         UnsupportedError: MatMulNBits has no such grid.
     """
 
+    node_name = layer.node.name or ""
+
     def insert_product(insert: Inserter, x: Value, scaled: BlockWeights, bias: NDArray | None) -> Value:
         return insert_nbits(
-            insert, x, scaled, bias, layer.weight.name or layer.name, accuracy_level,
-            name=layer.name, like=layer.node.outputs[0],
+            insert, x, scaled, bias, layer.weight.name or node_name, accuracy_level,
+            name=node_name, like=layer.node.outputs[0],
         )  # fmt: skip
 
     _replace_product(model, layer, weights, insert_product)
@@ -100,14 +114,16 @@ def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, 
 
     Args:
         model: Any opset.
-        layer: Of its main graph.
+        layer: Of any of its graphs.
         weights: Shape [N, K], 2 to 8 bits.
         x_block: Elements of x that share a range as int8; 0: the product of floats.
     """
 
+    node_name = layer.node.name or ""
+
     def insert_product(insert: Inserter, x: Value, scaled: BlockWeights, bias: NDArray | None) -> Value:
         arrays, numbers = block_inputs(scaled)
-        stem = layer.weight.name or layer.name
+        stem = layer.weight.name or node_name
         if bias is not None:
             arrays["bias"] = bias
         read: list[Value | None] = [x]
@@ -118,7 +134,7 @@ def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, 
         while read[-1] is None:
             read.pop()
         return insert.node(
-            "BlockLinear", read, layer.name, domain=ops.BlockLinear.domain, dtype=x.dtype,
+            "BlockLinear", read, node_name, domain=ops.BlockLinear.domain, dtype=x.dtype,
             shape=layer.node.outputs[0].shape, x_block=x_block, **numbers,
         )  # fmt: skip
 
@@ -136,18 +152,17 @@ def _replace_product(
         form = ops.Gemm.of(node)
         alpha, beta = form.alpha, form.beta
     scales = (weights.scales.astype(np.float32) * np.float32(alpha)).astype(layer.dtype)
-    names = Namer(model.graph)
-    insert = Inserter(model.graph, node, names)
+    insert = inserter_at(model, node)
     bias, output, x = input_of(node, 2), node.outputs[0], node.inputs[0]
     stored = _stored_bias(bias, beta, layer)
     assert x is not None
     value = insert_product(insert, x, replace(weights, scales=scales), stored)
     if bias is not None and stored is None:
-        value = insert.node("Add", [value, bias], layer.name, dtype=output.dtype, shape=output.shape)
+        value = insert.node("Add", [value, bias], node.name or "", dtype=output.dtype, shape=output.shape)
     old = node.inputs[1]
-    take_place(node, [value], names)
+    take_place(node, [value], insert.names)
     assert old is not None
-    _drop(model, old)
+    _drop(old)
 
 
 def insert_nbits(
@@ -184,18 +199,20 @@ def insert_nbits(
     )  # fmt: skip
 
 
-def _drop(model: Model, value: Value) -> None:
+def _drop(value: Value) -> None:
     """Remove a constant that nobody reads any more, and what it was made of."""
     if value.uses() or value.is_graph_output():
         return
     producer = value.producer()
     if producer is None:
-        model.graph.initializers.pop(value.name or "", None)
+        assert value.graph is not None
+        value.graph.initializers.pop(value.name or "", None)
         return
     inputs = [part for part in producer.inputs if part is not None]
-    model.graph.remove(producer, safe=True)
+    assert isinstance(producer.graph, Graph)
+    producer.graph.remove(producer, safe=True)
     for part in inputs:
-        _drop(model, part)
+        _drop(part)
 
 
 def _stored_bias(bias: Value | None, beta: float, layer: LinearLayer) -> NDArray | None:

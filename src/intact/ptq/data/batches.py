@@ -194,7 +194,7 @@ def _is_array(data: Any, inputs: Sequence[Input]) -> bool:
 def _samples(
     arrays: Mapping[str, Any], inputs: Sequence[Input], size: int, where: str, name: str = ""
 ) -> Source:
-    """Return batches of arrays whose first axis counts samples."""
+    """Return batches of arrays whose first axis counts samples; an input may say how many a batch has."""
     _require_all(arrays, inputs, where)
     if (single := _samples_of_unequal_size(arrays, inputs, where)) is not None:
         return _batches(single, inputs, len(single), name or "samples")
@@ -211,6 +211,8 @@ def _samples(
             "let the first axis of every array count samples",
         )
     count = next(iter(counts.values()))
+    fixed = [i.shape[0] for i in inputs if i.shape and isinstance(i.shape[0], int)]
+    size = max(min(size, *fixed), 1) if fixed else size
     batches = (
         feeds_of({n: a[start : start + size] for n, a in chosen.items()}, inputs, where)
         for start in range(0, count, size)
