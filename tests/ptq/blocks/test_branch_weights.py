@@ -15,7 +15,7 @@ from tests.onnx_models import onnx_graph, onnx_model
 
 import intact
 from intact import graph
-from intact.cli.verbs.explain import decided_plans
+from intact.cli.verbs.explain import plan_for_each_branch
 from intact.engine.steps import FallbackSubgraph
 from intact.errors import CalibrationError, QuantValueError
 from intact.graph import Session
@@ -198,7 +198,7 @@ def test_infinities_in_a_branch_name_it() -> None:
         quantize_weights(decoder(), [inputs], method="gptq", progress=False)
 
 
-def nested(*, loop: bool) -> onnx.ModelProto:
+def branch_within_branch(*, loop: bool) -> onnx.ModelProto:
     """Return an If within a branch, with a layer, and behind it a Loop with another."""
     layer = [helper.make_node("MatMul", ["x", "w"], ["p"], "inner")]
     then = onnx_graph(layer, (), {"p": ["n", SIZE]})
@@ -224,8 +224,8 @@ def nested(*, loop: bool) -> onnx.ModelProto:
     ]
     flags = {name: (TensorProto.BOOL, [1]) for name in ("use_cache", "deep")}
     constants = {"w": WEIGHTS["q"], "v": WEIGHTS["k"], "u": WEIGHTS["down"], "three": np.array(3)}
-    kept = nodes if loop else [nodes[0], nodes[2]]
-    return onnx_model(kept, {"x": ["n", SIZE], **flags}, {"y": ["n", SIZE]}, constants)
+    chain = nodes if loop else [nodes[0], nodes[2]]
+    return onnx_model(chain, {"x": ["n", SIZE], **flags}, {"y": ["n", SIZE]}, constants)
 
 
 def nested_data(count: int) -> list[dict[str, NDArray]]:
@@ -238,7 +238,7 @@ def nested_data(count: int) -> list[dict[str, NDArray]]:
 @pytest.mark.parametrize("operator", ["DequantizeLinear", "MatMulNBits", "BlockLinear"])
 @pytest.mark.parametrize("loop", [False, True])
 def test_branches_within_branches_and_bodies_of_loops(operator: str, loop: bool) -> None:
-    model, data = nested(loop=loop), nested_data(4)
+    model, data = branch_within_branch(loop=loop), nested_data(4)
     result = quantize_weights(model, data, method="gptq", weights="int8", operator=operator, progress=False)
     in_loop = loop and operator != "BlockLinear"
     assert [(layer.name, layer.twins) for layer in result.layers] == [
@@ -271,6 +271,6 @@ def test_equal_matrices_of_one_graph_stay_apart() -> None:
 
 def test_each_branch_is_explained() -> None:
     result = quantize_weights(decoder(), weights="int8", activations="dynamic-int8", progress=False)
-    plans = decided_plans(intact.compile(result.proto, threads=1).plan)
+    plans = plan_for_each_branch(intact.compile(result.proto, threads=1).plan)
     counts = {words: sum(x.precision == "int8" for x in plan.layers) for words, plan in plans.items()}
     assert counts == {"use_cache = True": 3, "use_cache = False": 4}

@@ -34,7 +34,9 @@ def run(
     ] = None,
     kernels: Annotated[
         bool,
-        typer.Option("--kernels", help="Of a plan: which form of each layer runs here, and what decided it."),
+        typer.Option(
+            "--kernels", help="Of a plan: which form of each layer runs here, and what decided it."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -67,11 +69,12 @@ def run(
         quantized, (placement, *branches) = read(model, profile, include or (), exclude or ())
         rows, engine = explain(placement), placement.profile.name
         plan = _lower(model) if quantized and engine == "intact" else None
-    decided = decided_plans(plan) if plan is not None else {}
+    branch_plans = plan_for_each_branch(plan) if plan is not None else {}
     if plan is not None:
         rows = with_steps(explain(plan), plan)
-    if decided:
-        rows = _side_by_side({which: with_steps(explain(part), part) for which, part in decided.items()})
+    if branch_plans:
+        parts = {words: with_steps(explain(part), part) for words, part in branch_plans.items()}
+        rows = _side_by_side(parts)
         branches = []
     rows += [row for branch in branches for row in explain(branch)]
     counts = Counter(str(row["precision"]) for row in rows)
@@ -85,14 +88,14 @@ def run(
     cells = [(row["layer"], row["precision"], row["fused"], _why(row)) for row in rows]
     show_table(title, columns, cells)
     say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {engine}")
-    for part in decided.values() or ([] if plan is None else [plan]):
+    for part in branch_plans.values() or ([] if plan is None else [plan]):
         for name, reason in subgraphs(part).items():
             say(f"in ONNX Runtime: {name}: {reason}")
     if plan is not None and plan.deciding:
         say(f"once {', '.join(plan.deciding)} is known, the branch that it takes runs as the rest")
 
 
-def decided_plans(plan: Plan) -> dict[str, Plan]:
+def plan_for_each_branch(plan: Plan) -> dict[str, Plan]:
     """Return a plan for each value of the bools that decide between branches, by the values in words.
 
     Nothing where other inputs decide, too many, or where the engine does not take a branch.
@@ -115,8 +118,8 @@ def decided_plans(plan: Plan) -> dict[str, Plan]:
 
 def _side_by_side(rows: dict[str, list[dict[str, object]]]) -> list[dict[str, object]]:
     """Return the rows that all plans have, and behind them those of each, named by the values."""
-    first, *others = rows.values()
-    common = [row for row in first if all(row in other for other in others)]
+    first, *rest = rows.values()
+    common = [row for row in first if all(row in other for other in rest)]
     return common + [
         row | {"layer": f"{words}: {row['layer']}"}
         for words, part in rows.items()

@@ -23,10 +23,10 @@ class BranchStreams:
     """
 
     def __init__(self, models: Sequence[Model], batches: Iterable[Feeds]) -> None:
-        kept = list(batches)
+        inputs = list(batches)
         self.count = len(models)
         self._streams: dict[Path, _Streams | None] = {
-            (): tuple(LayerStream(partial(_itself, model), kept) for model in models)
+            (): tuple(LayerStream(partial(_itself, model), inputs) for model in models)
         }
 
     def rows(self, layer: LinearLayer) -> Iterator[tuple[Rows, ...]]:
@@ -78,8 +78,8 @@ def _enter(streams: _Streams, node: str, side: str) -> _Streams | None:
             return None  # it reads a list of tensors
         feeds = [
             {name: tensors[name] for name in names}
-            for tensors, taken in zip(stream.batches, is_taken, strict=True)
-            if taken
+            for tensors, is_in in zip(stream.batches, is_taken, strict=True)
+            if is_in
         ]
         entered.append(LayerStream(open_branch, feeds))
     return tuple(entered)

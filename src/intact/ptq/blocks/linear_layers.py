@@ -18,7 +18,7 @@ _FLOATS = ("float32", "float16")
 _SHARED = "other nodes read its weight, too"
 
 Path = tuple[tuple[str, str], ...]
-"""Where a graph is: from the main graph inwards, the names of nodes and of the attributes that hold it."""
+"""The place of a graph: from the main graph inwards, names of nodes and of the attributes that hold it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LinearLayer:
 
     @property
     def is_in_loop(self) -> bool:
-        """Whether the layer is in the body of a loop, or in another graph that is no branch."""
+        """True for a layer in the body of a loop, or in another graph that is no branch."""
         return any(side not in SIDES for _, side in self.path)
 
     @property
