@@ -104,7 +104,11 @@ class BlockGather final : public Step {
   void unpack_row(const Memory& memory, int64_t row, float* y) const {
     if (!s_.is_packed) {
       const auto* const codes = row_of<const uint8_t>(s_.codes, memory, row);
-      for (int64_t k = 0; k < k_; k += kOctet) unpack(codes + k / kOctet * s_.bits, y + k, k_ - k);
+      if (s_.bits == 8) {  // whole bytes: the compiler converts many at once
+        for (int64_t k = 0; k < k_; ++k) y[k] = static_cast<float>(codes[k]);
+      } else {
+        for (int64_t k = 0; k < k_; k += kOctet) unpack(codes + k / kOctet * s_.bits, y + k, k_ - k);
+      }
       return;
     }
     const auto* const panel = s_.codes.at<const uint8_t>(memory) + row / kPanel * panel_bytes();

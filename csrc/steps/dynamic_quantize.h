@@ -17,7 +17,13 @@ struct DynamicQuantizeSpec {
   View scales;  // f32 [rows, blocks], or [1, 1] where all of x has one range
   std::optional<View> zeros;  // u8, likewise
   int64_t block;  // elements of a range; 0: all of x
+  // f32 [range_parts(x), 2]: the ends of parts of x, where block is 0 and several threads find the range. The
+  // first step writes them, and the second one scales and zeros.
+  std::optional<View> parts = {};
 };
+
+// How many parts of x are worth a thread each: 1 for a few values.
+int64_t range_parts(const View& x);
 
 // The step that finds the range of all of x, which must run before the other one if block is 0.
 std::unique_ptr<Step> make_dynamic_range(const ReduceOps& ops, const DynamicQuantizeSpec& spec);

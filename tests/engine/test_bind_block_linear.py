@@ -200,3 +200,20 @@ def test_threads_and_batches_change_no_bit() -> None:
     row = Engine(row_plan)
     for i in range(0, 130, 9):
         np.testing.assert_array_equal(row.run({"x": x[i : i + 1]})["y"][0], want[i])
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_several_threads_find_one_range(signed: bool, threads: int) -> None:
+    rng = np.random.default_rng(2)
+    rows, k = 700, 264  # three parts, of which the last is short
+    plan = plan_of(rng, rows, k, 5, 8, k, 0, signed)
+    x = rng.normal(0, 1, (rows, k)).astype(np.float32)
+    check(plan, x, threads)
+    check(plan, np.abs(x), threads)
+    check(plan, -np.abs(x) - 1, threads)
+    for row, value in ((0, 9), (rows - 1, -9), (rows // 2, 1e30), (rows - 1, np.nan), (3, np.inf)):
+        x[row, 7] = value
+        with np.errstate(all="ignore"):
+            check(plan, x, threads)
+    check(plan, np.zeros_like(x), threads)

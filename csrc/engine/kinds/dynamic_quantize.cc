@@ -53,8 +53,7 @@ struct DynamicQuantize final : PlanStep {
     DynamicQuantizeSpec spec{from, codes.rows(), ranges.rows(), {}, block};
     std::optional<RowsWritten> zeros;
     if (zero_points != kNoValue) spec.zeros = zeros.emplace(binding, zero_points).rows();
-    if (block == 0) binding.add(make_dynamic_range(*binding.kernels.reduce, spec));
-    binding.add(make_dynamic_quantize(*binding.kernels.dynamic_quantize, spec));
+    add_steps(binding, spec);
     codes.finish(binding);
     ranges.finish(binding);
     if (zeros) zeros->finish(binding);
@@ -77,9 +76,19 @@ struct DynamicQuantize final : PlanStep {
     if (!(sizes_of(rows) == sizes_of(codes)) || rows.strides[1] != 4 || codes.strides[1] != 1) return false;
     DynamicQuantizeSpec spec{rows, codes, rows_read(binding, scales), {}, block};
     if (zero_points != kNoValue) spec.zeros = rows_read(binding, zero_points);
-    binding.add(make_dynamic_range(*binding.kernels.reduce, spec));
-    binding.add(make_dynamic_quantize(*binding.kernels.dynamic_quantize, spec));
+    add_steps(binding, spec);
     return true;
+  }
+
+  // Several threads find one range of many values, where there is memory for what each of them finds.
+  void add_steps(Binding& binding, DynamicQuantizeSpec& spec) const {
+    if (block == 0) {
+      const int64_t parts = range_parts(spec.x);
+      if (parts > 1 && spec.x.sizes[1] > 0 && binding.has_temporary())
+        spec.parts = binding.temporary(Type::f32, {parts, 2});
+      binding.add(make_dynamic_range(*binding.kernels.reduce, spec));
+    }
+    binding.add(make_dynamic_quantize(*binding.kernels.dynamic_quantize, spec));
   }
 
   int x, y, scales, zero_points;

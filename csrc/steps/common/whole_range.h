@@ -16,8 +16,13 @@ struct WholeRange {
   void add(const ReduceOps& ops, const float* row, size_t n) {
     if (n == 0 || low != low) return;
     const MinMax ends = ops.minmax(row, n);
-    low = ends.min == ends.min ? std::min(low, ends.min) : std::numeric_limits<float>::quiet_NaN();
-    high = std::max(high, ends.max);
+    merge(ends.min, ends.max);
+  }
+  // The ends of more values; in any order the result is the same.
+  void merge(float least, float most) {
+    if (low != low) return;
+    low = least == least ? std::min(low, least) : std::numeric_limits<float>::quiet_NaN();
+    high = std::max(high, most);
   }
   bool is_finite() const {
     return low >= -std::numeric_limits<float>::max() && high <= std::numeric_limits<float>::max();

@@ -34,9 +34,7 @@ def run(
     ] = None,
     kernels: Annotated[
         bool,
-        typer.Option(
-            "--kernels", help="Of a plan: which form of each layer runs here, and what decided it."
-        ),
+        typer.Option("--kernels", help="Of a plan: which form of each layer runs here, and what decided it."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -18,6 +18,7 @@ from intact.engine.free_memory import tidying
 from intact.engine.lower.base.builder import PlanBuilder
 from intact.engine.lower.base.finish import finish
 from intact.engine.lower.passes.fuse_steps import join_steps
+from intact.engine.lower.passes.hoist_numbers import hoist_numbers
 from intact.engine.lower.passes.open_shapes import has_open_sizes, with_model
 from intact.engine.lower.passes.plan_layers import layers_of
 from intact.engine.lower.passes.qdq_propagation import STAYS, moves_codes
@@ -246,6 +247,7 @@ STAGES = (
     LoweringStage("move pairs and select steps", _select_steps),
     LoweringStage("order steps and subgraphs", _finish),
     LoweringStage("fuse steps", _on_plan(join_steps)),
+    LoweringStage("compute in front of transposes", _on_plan(hoist_numbers)),
     LoweringStage("skip rows that nobody reads", _on_plan(choose_rows)),
     LoweringStage("share constants", _on_plan(share_constants)),
     LoweringStage("name layers", _name_layers),
