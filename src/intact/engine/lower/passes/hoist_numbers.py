@@ -33,7 +33,8 @@ def hoist_numbers(plan: Plan) -> Plan:
         if any(plan.tensors[name].codes is not None for name in (above.x, x, step.y)):
             continue
         tensors[x] = replace(tensors[x], shape=plan.tensors[above.x].shape)
-        pairs[step.y] = replace(step, **{place: above.x}, y=x), replace(above, x=x, y=step.y)
+        first = replace(step, a=above.x, y=x) if place == "a" else replace(step, b=above.x, y=x)
+        pairs[step.y] = first, replace(above, x=x, y=step.y)
         gone.add(x)
         notes.append(f"hoist numbers: {step.name} stands in front of {above.name}")
     if not pairs:
