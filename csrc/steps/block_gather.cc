@@ -104,11 +104,7 @@ class BlockGather final : public Step {
   void unpack_row(const Memory& memory, int64_t row, float* y) const {
     if (!s_.is_packed) {
       const auto* const codes = row_of<const uint8_t>(s_.codes, memory, row);
-      if (s_.bits == 8) {  // whole bytes: the compiler converts many at once
-        for (int64_t k = 0; k < k_; ++k) y[k] = static_cast<float>(codes[k]);
-      } else {
-        for (int64_t k = 0; k < k_; k += kOctet) unpack(codes + k / kOctet * s_.bits, y + k, k_ - k);
-      }
+      for (int64_t k = 0; k < k_; k += kOctet) unpack(codes + k / kOctet * s_.bits, y + k, k_ - k);
       return;
     }
     const auto* const panel = s_.codes.at<const uint8_t>(memory) + row / kPanel * panel_bytes();
@@ -125,12 +121,18 @@ class BlockGather final : public Step {
     const auto* const zeros = s_.zeros ? row_of<const uint8_t>(*s_.zeros, memory, row) : nullptr;
     std::optional<Row> minima;
     if (s_.minima) minima.emplace(*s_.minima, memory, row, blocks_);
-    unpack_row(memory, row, y);
+    const bool is_bytes = s_.bits == 8 && !s_.is_packed;  // of which the compiler widens many at once
+    const auto* const bytes = is_bytes ? row_of<const uint8_t>(s_.codes, memory, row) : nullptr;
+    if (!is_bytes) unpack_row(memory, row, y);
     for (int64_t b = 0; b < blocks_; ++b) {
       const float scale = scales[b];
       const auto zero = static_cast<float>(zeros == nullptr ? 1 << (s_.bits - 1) : zeros[b]);
       const int64_t end = std::min(k_, (b + 1) * s_.block);
-      for (int64_t k = b * s_.block; k < end; ++k) y[k] = (y[k] - zero) * scale;
+      if (is_bytes) {
+        for (int64_t k = b * s_.block; k < end; ++k) y[k] = (static_cast<float>(bytes[k]) - zero) * scale;
+      } else {
+        for (int64_t k = b * s_.block; k < end; ++k) y[k] = (y[k] - zero) * scale;
+      }
       if (!minima) continue;
       const float minimum = (*minima)[b];
       for (int64_t k = b * s_.block; k < end; ++k) y[k] += minimum;
