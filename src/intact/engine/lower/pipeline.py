@@ -46,6 +46,9 @@ def _normalize(model: Model) -> list[Note]:
 
 ONE_FORM = Pass("bring operators to one form", _normalize, shapes=True)
 
+OF_BRANCHES = Pass("bring operators of branches to one form", pipelines.normalize, shapes=True)
+"""For branches that stand in place of their If: passes see the main graph alone."""
+
 PART_NAMES = Pass("part sizes that are called alike", part_repeated_names, shapes=True)
 
 _IN_PLAIN_OPERATORS: tuple[Stage, ...] = (
@@ -105,4 +108,6 @@ def before_placement(
         return decomposed
 
     decomposed = Pass("write out compounds", decompose_all)
-    return (ONE_FORM, silent("fix sizes", fix), pipelines.FOUR_BITS, decomposed, *_IN_PLAIN_OPERATORS)
+    taken = (OF_BRANCHES,) if values else ()
+    fixed = silent("fix sizes", fix)
+    return (ONE_FORM, fixed, *taken, pipelines.FOUR_BITS, decomposed, *_IN_PLAIN_OPERATORS)

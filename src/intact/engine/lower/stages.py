@@ -6,7 +6,7 @@ belongs into a list of `pipeline` instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,9 +37,11 @@ from intact.graph import (
     deciding_inputs,
     has_stored_codes,
     is_dynamic,
+    is_op,
     load,
     pipelines,
     run_stages,
+    subgraphs,
 )
 from intact.placement import Placement, read_placement
 
@@ -163,9 +165,19 @@ def _select_steps(state: Lowering) -> None:
             break
         stays |= more
     state.notes += state.propagation_notes
-    left = (node for node in state.propagated.graph.all_nodes() if node not in state.builder.done)
-    if any(is_dynamic(node) and not has_stored_codes(node) for node in left):
+    if any(is_dynamic(node) and not has_stored_codes(node) for node in _left(state)):
         state.notes.append(DYNAMIC)
+
+
+def _left(state: Lowering) -> Iterator[Node]:
+    """Yield the nodes that ONNX Runtime runs in every case: branches that an input selects are lowered then."""
+    assert state.propagated is not None and state.builder is not None
+    has_selected = bool(deciding_inputs(state.model))
+    for node in state.propagated.graph:
+        if node not in state.builder.done:
+            yield node
+            if not (has_selected and is_op(node, "If")):
+                yield from (inner for graph in subgraphs(node) for inner in graph.all_nodes())
 
 
 def _propagate_pairs(model: Model, stays: set[str]) -> tuple[Model, list[str]]:

@@ -91,7 +91,7 @@ def _subgraph(builder: PlanBuilder, part: Part) -> FallbackSubgraph:
     model = builder.hold(f"{name}.onnx", np.frombuffer(cut(builder.model, list(xs), ys), np.uint8))
     return FallbackSubgraph(
         name, tuple(n.name or "" for n in nodes), tuple(v.name or "" for v in xs),
-        tuple(v.name or "" for v in ys), model, "; ".join(reasons),
+        tuple(v.name or "" for v in ys), model, "; ".join(reasons) or "an output that is constant",
     )  # fmt: skip
 
 
