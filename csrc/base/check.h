@@ -14,9 +14,11 @@
 
 #include <stdexcept>
 
+#include "base/inline.h"
+
 namespace intact {
 
-[[noreturn]] inline void refuse(const char* what) { throw std::invalid_argument(what); }
+[[noreturn]] INTACT_APART inline void refuse(const char* what) { throw std::invalid_argument(what); }
 
 inline void demand(bool holds, const char* what) {
   if (!holds) refuse(what);

@@ -50,9 +50,7 @@ Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownD
       host_(host),
       planned_(arena),
       top_(arena),
-      most_(arena) {
-  for (View& v : constants_) v.rank = -1;
-}
+      most_(arena) {}
 
 View Binding::view(int value) {
   if (plan.is_constant(value)) return constant(value);
@@ -80,14 +78,15 @@ View Binding::image(int value) const {
 }
 
 View Binding::constant(int value) {
-  View& found = constants_[static_cast<size_t>(value) - plan.tensors.size()];
-  if (found.rank < 0) {
-    const ConstantRecord& record = plan.constant(value);
-    const auto bytes = layers_.get<Bytes>(nullptr, record.name,
-                                          [&] { return std::make_shared<const Bytes>(plan.array(value)); });
-    found = keep(*bytes, record.type, record.shape);
-  }
-  return found;
+  const ConstantRecord& record = plan.constant(value);
+  const size_t number = static_cast<size_t>(value) - plan.tensors.size();
+  uint32_t& block = constants_[number];
+  if (block != 0) return dense_view(block, 0, record.type, record.shape);
+  const auto bytes = layers_.get<Bytes>({-1, static_cast<int>(number)},
+                                        [&] { return std::make_shared<const Bytes>(plan.array(value)); });
+  const View view = keep(*bytes, record.type, record.shape);
+  block = view.block;
+  return view;
 }
 
 std::span<const uint8_t> Binding::fixed_bytes(int value) const {

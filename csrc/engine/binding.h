@@ -74,13 +74,13 @@ class Binding {
   // A part of the step that is bound, by its name among the step's parts: what `make` has made once for all
   // sizes.
   template <class Part, class Make>
-  std::shared_ptr<const Part> part(const std::string& name, const Make& make) {
-    return layers_.get<Part>(step_, name, make);
+  std::shared_ptr<const Part> part(std::string_view name, const Make& make) {
+    return layers_.get<Part>({static_cast<int>(step_->index), kNoValue, name}, make);
   }
   // A constant in the form of a kernel (Arrays::packed), which is asked for once for all sizes.
   template <class Make>
   Bytes packed(int constant, const std::string& form, const Make& make, Type type = Type::u8) {
-    return *part<Bytes>("packed " + form, [&] {
+    return *layers_.get<Bytes>({static_cast<int>(step_->index), constant, form}, [&] {
       return std::make_shared<const Bytes>(plan.arrays.packed(plan.constant(constant), form, make, type));
     });
   }
@@ -150,7 +150,7 @@ class Binding {
   bool is_cut_ = false;
   Program& program_;
   Owners& owners_;
-  std::vector<View> constants_;  // by number; of rank -1: not held yet
+  std::vector<uint32_t> constants_;  // by number the block of each; 0: it has none yet
   std::vector<std::shared_ptr<const Step>> made_;
   size_t steps_before_ = 0, held_bytes_ = 0;
   std::span<const uint8_t> held_values_;

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/inline.h"
 #include "intact.h"
 
 namespace intact::engine {
@@ -37,14 +38,14 @@ struct TooLarge : Failure {
 };
 
 // "<where>: got <got>, want <want>".
-[[noreturn]] inline void fail(intact_status status, const std::string& where, const std::string& got,
+[[noreturn]] INTACT_APART inline void fail(intact_status status, const std::string& where, const std::string& got,
                               const std::string& want) {
   throw Failure(status, where, got.substr(0, 200), want);
 }
 
 // Of a file that no writer of ours made, or that was damaged.
-[[noreturn]] inline void fail_file(const std::string& where, const std::string& got,
-                                   const std::string& want) {
+[[noreturn]] INTACT_APART inline void fail_file(const std::string& where, const std::string& got,
+                                                const std::string& want) {
   fail(INTACT_BAD_FILE, where, got, want);
 }
 

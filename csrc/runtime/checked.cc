@@ -112,11 +112,10 @@ void Checker::run(size_t step, uint8_t* const* blocks, const std::function<void(
   blocks_ = blocks;
   regions_.clear();
   for (uint32_t b = 0; b < program_.blocks().size(); ++b) regions_.push_back(region_of(b));
-  const auto& accesses = program_.steps()[step]->accesses();
-  for (const Access& access : accesses) {
+  program_.steps()[step]->each_access([&](const Access& access) {
     mark(access);
     if (!access.writes) check_bytes(access.view);
-  }
+  });
   std::vector<std::vector<uint8_t>> first;
   for (const uint8_t fill : kFills) {
     prepare(fill);

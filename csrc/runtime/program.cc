@@ -80,6 +80,14 @@ void Program::arena(size_t bytes) {
   blocks_[0].bytes = bytes;
 }
 
+void Program::tensor(size_t offset, size_t bytes) {
+  if (offset > static_cast<size_t>(kMost) || bytes > static_cast<size_t>(kMost))
+    refuse("a tensor is too large");
+  const auto begin = static_cast<int64_t>(offset);
+  extents_.push_back({begin, begin + static_cast<int64_t>(bytes)});
+  is_sorted_ = false;
+}
+
 uint32_t Program::constant(const void* data, size_t bytes) {
   return block({BlockKind::constant, bytes, static_cast<const uint8_t*>(data), 1});
 }
@@ -112,8 +120,12 @@ void Program::repeat(size_t times) {
 
 void Program::add(std::shared_ptr<const Step> step) {
   if (step == nullptr) refuse("no step");
-  if (step->accesses().empty()) refuse("a step that declares no view");
-  for (const Access& access : step->accesses()) check(access);
+  bool is_declared = false;
+  step->each_access([&](const Access& access) {
+    check(access);
+    is_declared = true;
+  });
+  if (!is_declared) refuse("a step that declares no view");
   const size_t scratch = (step->scratch() + 63) / 64 * 64;
   if (scratch > scratch_) scratch_ = scratch;
   const Weights weights = step->weights();
@@ -154,14 +166,19 @@ void Program::check(const Access& access) {
   }
 }
 
-void Program::check_tensor(int64_t first, int64_t last) const {
-  const auto holds = [&](const std::pair<size_t, size_t>& tensor) {
-    const auto begin = static_cast<int64_t>(tensor.first), size = static_cast<int64_t>(tensor.second);
-    return begin <= first && last - begin <= size;
-  };
-  if (!tensors_.empty() && std::none_of(tensors_.begin(), tensors_.end(), holds)) {
-    refuse("a view leaves its tensor");
+// A view lies in a tensor if the farthest end of those that begin before it is behind it.
+void Program::check_tensor(int64_t first, int64_t last) {
+  if (extents_.empty()) return;
+  if (!is_sorted_) {
+    std::sort(extents_.begin(), extents_.end(),
+              [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+    int64_t farthest = 0;
+    for (Extent& extent : extents_) extent.end = farthest = std::max(farthest, extent.end);
+    is_sorted_ = true;
   }
+  const auto behind = std::upper_bound(extents_.begin(), extents_.end(), first,
+                                       [](int64_t at, const Extent& extent) { return at < extent.begin; });
+  if (behind == extents_.begin() || behind[-1].end < last) refuse("a view leaves its tensor");
 }
 
 // The arena must have its size by now.

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -47,7 +46,7 @@ class Program {
   void arena(size_t bytes);
   // Declares a tensor of the arena, halo included. Once there are any, every view of the arena must be
   // inside one.
-  void tensor(size_t offset, size_t bytes) { tensors_.insert({offset, bytes}); }
+  void tensor(size_t offset, size_t bytes);
   uint32_t constant(const void* data, size_t bytes);
   uint32_t input(size_t bytes) { return block({BlockKind::input, bytes, nullptr, 1}); }
   uint32_t output(size_t bytes) { return block({BlockKind::output, bytes, nullptr, 1}); }
@@ -73,10 +72,15 @@ class Program {
  private:
   uint32_t block(const Block& b);
   void check(const Access& access);
-  void check_tensor(int64_t first, int64_t last) const;
+  void check_tensor(int64_t first, int64_t last);
   void check_window(const Window& window, size_t unit);
 
-  std::set<std::pair<size_t, size_t>> tensors_;  // offset, bytes
+  struct Extent {
+    int64_t begin, end;
+  };
+  // Of tensors. Once they are sorted, by their beginnings, each ends where the farthest so far does.
+  std::vector<Extent> extents_;
+  bool is_sorted_ = true;
   std::vector<Block> blocks_;
   std::vector<std::shared_ptr<const Step>> steps_;
   std::vector<Window> windows_;

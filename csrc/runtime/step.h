@@ -47,21 +47,31 @@ class Step {
   virtual Weights weights() const { return {}; }
   virtual void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept = 0;
 
-  const std::vector<Access>& accesses() const { return accesses_; }
+  // Calls visit(const Access&) for every view that run() touches.
+  template <class Visit>
+  void each_access(const Visit& visit) const {
+    for (size_t at = 0; at < accesses_.size();) visit(read_access(at));
+  }
 
  protected:
   // The constructor of a step declares every view that run() touches. Program::add checks that they lie
   // inside their blocks, with the slack and the halo of what is read. A checked run finds accesses that are
   // not declared (checked.h).
-  void reads(const View& view, size_t slack = 0) { accesses_.push_back({view, false, slack}); }
+  void reads(const View& view, size_t slack = 0) { declare(view, false, slack); }
   void writes(View view) {
     view.halo = {};
     writes_with_halo(view);
   }
-  void writes_with_halo(const View& view) { accesses_.push_back({view, true, 0}); }
+  void writes_with_halo(const View& view) { declare(view, true, 0); }
 
  private:
-  std::vector<Access> accesses_;
+  void declare(const View& view, bool writes, size_t slack);
+  // Moves `at` on to the next one.
+  Access read_access(size_t& at) const;
+
+  // Accesses one behind the other, without the axes and halos that they lack: those of all sets of sizes that
+  // a program keeps are a third of its memory otherwise.
+  std::vector<int64_t> accesses_;
 };
 
 }  // namespace intact

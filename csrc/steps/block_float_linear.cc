@@ -15,7 +15,8 @@ class BlockFloatLinear final : public Step {
   BlockFloatLinear(const FloatGemmOps& floats, const BlockGemmOps& blocks, const BlockFloatLinearSpec& s,
                    const BlockCut& cut)
       : floats_(floats),
-        s_(s),
+        x_(s.x),
+        y_(s.y),
         rows_(s.y.sizes[0]),
         columns_(s.y.sizes[1]),
         product_(floats, blocks, s.weights, cut, columns_) {
@@ -28,7 +29,7 @@ class BlockFloatLinear final : public Step {
     row_blocks_ = parts_of(rows_, block_);
     reads(s.x);
     product_.declare([&](const View& v) { reads(v); });
-    writes(s_.y);
+    writes(y_);
   }
 
   std::string name() const override { return name_of(&floats_); }
@@ -45,8 +46,8 @@ class BlockFloatLinear final : public Step {
       const int64_t row = at % row_blocks_ * block_, column = at / row_blocks_ * BlockFloatProduct::kColumns;
       const int64_t rows = std::min(block_, rows_ - row);
       for (int64_t r = 0; r < rows; ++r) {
-        a[r] = row_of<const float>(s_.x, memory, row + r);
-        y[r] = row_of<float>(s_.y, memory, row + r) + column;
+        a[r] = row_of<const float>(x_, memory, row + r);
+        y[r] = row_of<float>(y_, memory, row + r) + column;
       }
       const int64_t columns = std::min(BlockFloatProduct::kColumns, columns_ - column);
       product_.multiply(memory, a, y, static_cast<size_t>(rows), column, columns, scratch + address_bytes());
@@ -57,7 +58,7 @@ class BlockFloatLinear final : public Step {
   size_t address_bytes() const { return align64(2 * static_cast<size_t>(block_) * sizeof(void*)); }
 
   const FloatGemmOps& floats_;
-  BlockFloatLinearSpec s_;
+  View x_, y_;
   int64_t rows_, columns_, block_ = 1, row_blocks_ = 0;
   BlockFloatProduct product_;
 };

@@ -107,7 +107,11 @@ class BlockRows final : public Step {
 class BlockLinear final : public Step {
  public:
   BlockLinear(const BlockGemmOps& ops, const BlockLinearSpec& s, const BlockCut& cut)
-      : ops_(ops), s_(s), rows_(s.y.sizes[0]), columns_(s.y.sizes[1]), product_(ops, s, cut, columns_) {
+      : ops_(ops),
+        rows_(s.y.sizes[0]),
+        columns_(s.y.sizes[1]),
+        product_(ops, s, cut, columns_),
+        s_(product_.spec()) {
     demand_matrix(s.y, Type::f32, rows_, columns_, "outputs are float32");
     const auto group = static_cast<int64_t>(ops.group), groups = parts_of(rows_, group);
     demand_groups(s.x_codes, Type::i8, groups, cut.row_bytes() * group, "whole units");
@@ -172,9 +176,9 @@ class BlockLinear final : public Step {
   }
 
   const BlockGemmOps& ops_;
-  BlockLinearSpec s_;
   int64_t rows_, columns_;
   BlockProduct product_;
+  const BlockLinearSpec& s_;
   int64_t block_ = 1, chunk_ = 1, blocks_ = 0, chunks_ = 0;  // rows and panels of an item
   int64_t together_ = 1;  // panels of a call
 };

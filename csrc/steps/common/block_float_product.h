@@ -35,17 +35,20 @@ class BlockFloatProduct {
         blocks_(blocks),
         w_(w),
         cut_(cut),
-        scales_(blocks, w.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
+        scales_(blocks, w_.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
     demand(cut.w_every == 1, "activations have no blocks");
     demand(kColumns % static_cast<int64_t>(floats.panel) == 0, "a tile is of whole panels");
     demand_block_codes(w.codes, w.table, w.bits, cut, outputs);
     const size_t values = static_cast<size_t>(block_panels(outputs) * cut.w_blocks) * kBlockPanel;
     if (w.zeros) demand_vector(*w.zeros, Type::u8, values, "a zero point for each block of weights");
     if (w.minima)
-      minima_.emplace(blocks, *w.minima, block_panels(outputs), cut.w_blocks,
+      minima_.emplace(blocks, *w_.minima, block_panels(outputs), cut.w_blocks,
                       "a minimum for each block of weights");
     if (w.start) demand_vector(*w.start, Type::f32, static_cast<size_t>(outputs), "a start for each output");
   }
+
+  BlockFloatProduct(const BlockFloatProduct&) = delete;
+  BlockFloatProduct& operator=(const BlockFloatProduct&) = delete;
 
   // What a step that multiplies has to declare as read.
   template <class Reads>

@@ -25,13 +25,13 @@ class BlockProduct {
         s_(s),
         cut_(cut),
         outputs_(outputs),
-        scales_(ops, s.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
+        scales_(ops, s_.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
     demand_block_codes(s.weight, s.table, s.bits, cut, outputs);
     const auto panels = static_cast<size_t>(block_panels(outputs));
     const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
     if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
     if (s.minima)
-      minima_.emplace(ops, *s.minima, block_panels(outputs), cut.w_blocks,
+      minima_.emplace(ops, *s_.minima, block_panels(outputs), cut.w_blocks,
                       "a minimum for each block of weights");
     demand(s.x_zeros.has_value() == s.sums.has_value(), "zero points need the sums of codes");
     if (s.sums)
@@ -40,6 +40,10 @@ class BlockProduct {
       demand_vector(*s.bias, Type::f32, panels * kBlockPanel, "one number of a bias for each output");
   }
 
+  BlockProduct(const BlockProduct&) = delete;
+  BlockProduct& operator=(const BlockProduct&) = delete;
+
+  const BlockLinearSpec& spec() const { return s_; }
   // What a step that multiplies has to declare as read.
   template <class Reads>
   void declare(const Reads& reads) const {
@@ -136,8 +140,8 @@ class BlockProduct {
   }
 
   const BlockGemmOps& ops_;
-  BlockLinearSpec s_;
-  BlockCut cut_;
+  const BlockLinearSpec s_;
+  const BlockCut cut_;
   int64_t outputs_;
   BlockValuesReader scales_;
   std::optional<BlockValuesReader> minima_;

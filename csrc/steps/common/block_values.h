@@ -26,7 +26,7 @@ struct BlockValues {
 // at a time, where a kernel does not do that itself.
 class BlockValuesReader {
  public:
-  // Throws std::invalid_argument unless each of the blocks of so many panels has a number.
+  // Values outlive this. Throws std::invalid_argument unless each of the blocks of so many panels has a number.
   BlockValuesReader(const BlockGemmOps& ops, const BlockValues& values, int64_t panels, int64_t blocks,
                     const char* what)
       : ops_(ops), values_(values), blocks_(blocks), reals_(blocks) {
@@ -78,7 +78,7 @@ class BlockValuesReader {
   }
 
   const BlockGemmOps& ops_;
-  BlockValues values_;
+  const BlockValues& values_;
   int64_t blocks_, reals_;  // of a panel
 };
 
