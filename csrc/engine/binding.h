@@ -120,10 +120,12 @@ class Binding {
   // What writes the halo of a tensor that is about to be written, where it has one; and all of a step.
   void add_halo(int value);
   void add_step(const PlanStep& step);
-  // Steps so far, which leave it.
-  std::vector<std::shared_ptr<const Step>> take() {
+  // Hands over the steps so far: use(std::shared_ptr<const Step>).
+  template <class Use>
+  void take(const Use& use) {
     steps_before_ += made_.size();
-    return std::exchange(made_, {});
+    for (auto& step : made_) use(std::move(step));
+    made_.clear();
   }
   // Lets steps read numbers of what is held: memory, and which tensors lie there.
   void lend_held(std::span<const uint8_t> values, const std::vector<bool>& tensors) {

@@ -203,7 +203,7 @@ void Bound::run_once(const std::vector<const PlanStep*>& steps) {
     } catch (const std::invalid_argument& error) {
       throw refusal_of(step, error);
     }
-    for (auto& native : binding.take()) made.emplace_back(std::move(native), step);
+    binding.take([&](auto native) { made.emplace_back(std::move(native), step); });
   }
   program.arena(static_cast<size_t>(binding.arena()));
   for (const auto& [native, step] : made) {
@@ -226,11 +226,11 @@ void Bound::make_steps(int64_t arena, int64_t outside) {
   binding.lend_held(held_values_.bytes, held_.tensors);
   std::vector<std::shared_ptr<const Step>> made;
   const auto extend = [&](const PlanStep* label, Copied copied = {-1, false}) {
-    for (auto& step : binding.take()) {
+    binding.take([&](auto step) {
       made.push_back(std::move(step));
       labels_.push_back(label);
       copied_.push_back(copied);
-    }
+    });
   };
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const int v = plan.inputs[i];
@@ -292,7 +292,7 @@ Bound::Bound(const Target& target, Sizes sizes, const CallerArrays& arrays)
   choose_layout();
   const int threads = target.pool.threads();
   held_ = find_held(target.plan, layout_);
-  const ArenaPlan arena = plan_memory(target.plan, layout_, held_, repeated_, threads, target.is_whole);
+  const ArenaPlan arena = plan_memory(target.plan, target.layout, layout_, held_, repeated_, threads, target.is_whole);
   check_bytes(outside + arena.nbytes + arena.held_nbytes);
   place_tensors(arena);
   hold_values();

@@ -67,12 +67,7 @@ class Choice {
 
   template <class Ops>
   const Ops* best() const {
-    for (const bool forced : {true, false}) {
-      for (const KernelInfo& k : of(Ops::kFamily)) {
-        if (is_forced(k) == forced && acquire(k.needs)) return static_cast<const Ops*>(k.ops);
-      }
-    }
-    fail(INTACT_INTERNAL, Ops::kFamily, "no kernel", "one that runs everywhere");
+    return static_cast<const Ops*>(best_of(Ops::kFamily));
   }
 
   // The kernels of a family that could run, best first: one where it was forced, or plain C++.
@@ -89,6 +84,15 @@ class Choice {
   }
 
  private:
+  const void* best_of(const char* family) const {
+    for (const bool forced : {true, false}) {
+      for (const KernelInfo& k : runnable_) {
+        const bool fits = std::string_view(family) == k.family && is_forced(k) == forced;
+        if (fits && acquire(k.needs)) return k.ops;
+      }
+    }
+    fail(INTACT_INTERNAL, family, "no kernel", "one that runs everywhere");
+  }
   bool is_forced(const KernelInfo& k) const {
     return std::find(forced_.begin(), forced_.end(), k.name) != forced_.end();
   }

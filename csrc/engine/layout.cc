@@ -62,6 +62,13 @@ std::vector<bool> find_images(const Plan& plan, const std::vector<bool>& outer) 
   return images;
 }
 
+template <class... Kinds>
+bool is_any(const PlanStep& step) {
+  return ((dynamic_cast<const Kinds*>(&step) != nullptr) || ...);
+}
+
+bool may_move_nothing(const PlanStep& step) { return is_any<Reshape, Transpose, Slice, Concat>(step); }
+
 // Finds tensors that can be others' memory, so that steps which only move them need not run. Frames of
 // tensors that may lie in any order are changed, so that there are more of them.
 class Aliases {
@@ -70,21 +77,25 @@ class Aliases {
       : plan_(plan), known_(known), shapes_(shapes), layout_(layout) {}
 
   void find() {
-    for (const auto& step : plan_.steps) {
-      if (const auto* reshape = dynamic_cast<const Reshape*>(step.get())) {
+    for (const size_t i : known_.movers) {
+      if (const auto* const reshape = step<Reshape>(i)) {
         consider(reshape->x, reshape->y, [&] { return stays(*reshape) || follows(*reshape); }, reshape);
-      } else if (const auto* transpose = dynamic_cast<const Transpose*>(step.get())) {
+      } else if (const auto* const transpose = step<Transpose>(i)) {
         consider(transpose->x, transpose->y, [&] { return turns(*transpose); }, nullptr);
       }
     }
     for (const Slice* slice : parts()) take_part(*slice);
-    for (const auto& step : plan_.steps) {
-      const auto* concat = dynamic_cast<const Concat*>(step.get());
+    for (const size_t i : known_.movers) {
+      const auto* const concat = step<Concat>(i);
       if (concat != nullptr && !outer(concat->y) && root(concat->y) == concat->y) join(*concat);
     }
   }
 
  private:
+  template <class Kind>
+  const Kind* step(size_t i) const {
+    return dynamic_cast<const Kind*>(plan_.steps[i].get());
+  }
   bool outer(int v) const { return known_.outer[static_cast<size_t>(v)]; }
   // In the caller's array: an input or output that is not staged.
   bool direct(int v) const { return outer(v) && !layout_.staged[static_cast<size_t>(v)]; }
@@ -120,13 +131,14 @@ class Aliases {
   std::vector<const Slice*> parts() {
     std::vector<const Slice*> found;
     std::vector<bool> is_part(plan_.steps.size());
-    for (size_t i = plan_.steps.size(); i-- > 0;) {
-      const auto* slice = dynamic_cast<const Slice*>(plan_.steps[i].get());
+    for (auto place = known_.movers.rbegin(); place != known_.movers.rend(); ++place) {
+      const size_t i = *place;
+      const auto* const slice = step<Slice>(i);
       if (slice == nullptr || outer(slice->y) || root(slice->y) != slice->y) continue;
       const auto& all = readers(slice->y);
       const bool joined = std::all_of(all.begin(), all.end(), [&](int r) {
         const auto at = static_cast<size_t>(r);
-        return is_part[at] || dynamic_cast<const Concat*>(plan_.steps[at].get()) != nullptr;
+        return is_part[at] || step<Concat>(at) != nullptr;
       });
       if (all.empty() || !joined || !same_bytes(slice->x, slice->y)) continue;
       is_part[i] = true;
@@ -295,9 +307,14 @@ bool same_strides_under(const Shape& shape, const Axes& strides, const Shape& wa
   return at == shape.rank;
 }
 
-LayoutPlan::LayoutPlan(const Plan& plan) : outer(plan.tensors.size()) {
-  for (const auto* ports : {&plan.inputs, &plan.outputs}) {
-    for (const int v : *ports) outer[static_cast<size_t>(v)] = true;
+LayoutPlan::LayoutPlan(const Plan& plan) : outer(plan.tensors.size()), both(plan.tensors.size()) {
+  for (const int v : plan.inputs) outer[static_cast<size_t>(v)] = true;
+  for (const int v : plan.outputs) {
+    both[static_cast<size_t>(v)] = outer[static_cast<size_t>(v)];
+    outer[static_cast<size_t>(v)] = true;
+  }
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    if (may_move_nothing(*plan.steps[i])) movers.push_back(i);
   }
   images = find_images(plan, outer);
   halos.assign(plan.tensors.size(), kNoHalo);
@@ -327,10 +344,8 @@ Layout lay_out(const Plan& plan, const LayoutPlan& known, const std::vector<Shap
                                               product(elements(shapes[i]), itemsize), kNoHalo};
     // A caller's array is row-major and ends where it ends. Images lie in another order, and kernels read a
     // little beyond codes (kSlack): both are copied, and lie in the arena meanwhile.
-    const bool both = std::count(plan.inputs.begin(), plan.inputs.end(), v) > 0 &&
-                      std::count(plan.outputs.begin(), plan.outputs.end(), v) > 0;
     found.staged[i] = known.outer[i] && !plan.tensor(v).is_string &&
-                      (known.images[i] || both || plan.tensor(v).codes.has_value());
+                      (known.images[i] || known.both[i] || plan.tensor(v).codes.has_value());
   }
   for (const auto* const arrays : {&inputs, &outputs}) {
     for (const OuterArray& array : *arrays) {

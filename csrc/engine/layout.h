@@ -41,7 +41,8 @@ struct LayoutPlan {
   explicit LayoutPlan(const Plan& plan);
   std::vector<bool> images;
   std::vector<Halo> halos;
-  std::vector<bool> outer;  // inputs and outputs
+  std::vector<bool> outer, both;  // inputs and outputs, and what is an input and an output
+  std::vector<size_t> movers;  // steps that do nothing but move elements
 };
 
 // `inputs` and `outputs`: the caller's arrays of all ports.

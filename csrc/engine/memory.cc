@@ -13,10 +13,11 @@ constexpr int kNone = -1;
 // Which tensor's memory a tensor has, and when that memory is taken.
 class Lifetimes {
  public:
-  Lifetimes(const Plan& plan, const Layout& layout, const Held& held,
+  Lifetimes(const Plan& plan, const std::vector<bool>& outer, const Layout& layout, const Held& held,
             const std::vector<MicroBatches>& repeated, bool is_whole)
       : plan_(plan),
         layout_(layout),
+        outer_(outer),
         is_whole_(is_whole),
         last_(static_cast<int>(plan.steps.size())),
         dies_(plan.tensors.size(), kNone),
@@ -49,10 +50,7 @@ class Lifetimes {
   static size_t at(int v) { return static_cast<size_t>(v); }
   int root(int v) const { return layout_.roots[at(v)]; }
   bool is_outside(int v) const {
-    const auto among = [v](const std::vector<int>& ports) {
-      return std::count(ports.begin(), ports.end(), v) > 0;
-    };
-    return !layout_.staged[at(v)] && (among(plan_.inputs) || among(plan_.outputs));
+    return !layout_.staged[at(v)] && outer_[at(v)];
   }
   void own(int v, int begin, int end) {
     owners[at(v)] = v;
@@ -98,6 +96,7 @@ class Lifetimes {
 
   const Plan& plan_;
   const Layout& layout_;
+  const std::vector<bool>& outer_;  // inputs and outputs
   const bool is_whole_;
   const int last_;
   std::vector<int> dies_;  // the last step that reads a tensor's memory; outputs are read behind all steps
@@ -121,8 +120,8 @@ void outlast(const MicroBatches& steps, std::vector<Span>& spans) {
 
 int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offsets) {
   struct Placed {
-    int64_t begin, end;
-    const Span* span;
+    int64_t begin, end;  // bytes
+    int first, last;     // steps
   };
   std::vector<size_t> order;
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -134,14 +133,15 @@ int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offset
   int64_t most = 0;
   for (const size_t i : order) {
     const int64_t size = align64(spans[i].nbytes + static_cast<int64_t>(kSlack));
+    const int first = spans[i].begin, last = spans[i].end;
     int64_t offset = 0;
     for (const Placed& other : placed) {
-      if (other.span->begin > spans[i].end || other.span->end < spans[i].begin) continue;
+      if (other.first > last || other.last < first) continue;
       if (other.begin - offset >= size) break;
       offset = std::max(offset, other.end);
     }
     offsets[i] = offset;
-    const Placed made{offset, offset + size, &spans[i]};
+    const Placed made{offset, offset + size, first, last};
     placed.insert(std::upper_bound(placed.begin(), placed.end(), made,
                                    [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
                   made);
@@ -150,9 +150,9 @@ int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offset
   return most;
 }
 
-ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const Held& held,
+ArenaPlan plan_memory(const Plan& plan, const LayoutPlan& known, const Layout& layout, const Held& held,
                       const std::vector<MicroBatches>& repeated, int threads, bool is_whole) {
-  const Lifetimes lifetimes(plan, layout, held, repeated, is_whole);
+  const Lifetimes lifetimes(plan, known.outer, layout, held, repeated, is_whole);
   const size_t count = plan.tensors.size();
   ArenaPlan found;
   std::vector<Span> spans = lifetimes.spans;

@@ -32,7 +32,7 @@ struct ArenaPlan {
 
 // Throws Failure (INTACT_BAD_SHAPE) where tensors take more memory than any machine has.
 // `is_whole`: no tensor takes the place of another.
-ArenaPlan plan_memory(const Plan& plan, const Layout& layout, const Held& held,
+ArenaPlan plan_memory(const Plan& plan, const LayoutPlan& known, const Layout& layout, const Held& held,
                       const std::vector<MicroBatches>& repeated, int threads, bool is_whole = false);
 
 }  // namespace intact::engine

@@ -8,7 +8,8 @@ namespace {
 // Whether a step may treat images apart: all its tensors have four axes, and what stands for one is the same
 // for all images.
 bool treats_images_apart(const Plan& plan, const PlanStep& step) {
-  bool found = step.traits.by_image;
+  if (!step.traits.by_image) return false;
+  bool found = true;
   each_tensor(plan, step, [&](int v) { found = found && plan.tensor(v).rank() == 4; });
   for (const int v : step.reads) {
     if (plan.is_tensor(v)) continue;

@@ -58,7 +58,8 @@ Shape Sizes::product_shape(int a, int b) const {
 }
 
 void PlanStep::infer(Sizes& sizes) const {
-  std::vector<Shape> made;
+  std::vector<Shape>& made = sizes.made;
+  made.clear();
   try {
     made_shapes(sizes, made);
   } catch (const Failure& failure) {

@@ -51,6 +51,8 @@ class Sizes {
   KnownDims known() && { return std::move(known_); }
   const Plan& plan() const { return plan_; }
 
+  std::vector<Shape> made;  // room for what a step makes
+
  private:
   const Plan& plan_;
   std::vector<Shape> shapes_;

@@ -69,9 +69,9 @@ class Step {
   // Moves `at` on to the next one.
   Access read_access(size_t& at) const;
 
-  // Accesses one behind the other, without the axes and halos that they lack: those of all sets of sizes that
-  // a program keeps are a third of its memory otherwise.
-  std::vector<int64_t> accesses_;
+  // Accesses one behind the other, their numbers in as few bytes as they take: a third of the memory of a
+  // program would be views otherwise, and new memory is what binding a plan costs most.
+  std::vector<uint8_t> accesses_;
 };
 
 }  // namespace intact

@@ -1,6 +1,8 @@
 // Constant weights in blocks along their last axis (N67), as steps of several kinds name them.
 #pragma once
 
+#include <string>
+
 #include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/plan_step.h"
@@ -17,7 +19,9 @@ struct BlockConstants {
         sub_minima(f.constant("sub_minima", Type::i8, 2, true)),
         inputs(f.integer("inputs")),
         bits(f.integer("bits")),
-        block(f.integer("block")) {}
+        block(f.integer("block")),
+        form(std::to_string(inputs) + "x" + std::to_string(bits)),
+        panels("block_codes_" + form) {}
 
   void check(const Checker& checker) const {
     const Shape& codes = checker.sizes(weight);
@@ -34,6 +38,8 @@ struct BlockConstants {
 
   int weight, scales, zero_points, minima, sub_scales, sub_minima;
   int64_t inputs, bits, block;
+  // What tells these codes from those of equal bytes in other layers, and what they are called in panels.
+  const std::string form, panels;
 
  private:
   bool has_blocks(const Checker& checker, int value) const {

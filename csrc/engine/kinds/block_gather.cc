@@ -41,7 +41,7 @@ struct BlockGather final : PlanStep {
                          static_cast<int>(table.bits),
                          table.block};
     // Products that share the table have its codes in panels: then nobody reads those of the file.
-    spec.is_packed = binding.is_packed(table.weight, name_of_panels(table));
+    spec.is_packed = binding.is_packed(table.weight, table.panels);
     if (spec.is_packed) {
       const PackedCodes packed(binding, table, panels_of(binding, table));
       spec.codes = packed.codes;

@@ -1,15 +1,14 @@
 // x float32 to codes by ranges of its own (N68): of all of it, or of blocks along its last axis.
 #include "steps/dynamic_quantize.h"
 
-#include <algorithm>
-#include <numeric>
-#include <vector>
+#include <span>
 
 #include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
 #include "engine/sizes.h"
+#include "steps/common/walk.h"
 
 namespace intact::engine {
 namespace {
@@ -64,11 +63,8 @@ struct DynamicQuantize final : PlanStep {
   bool bind_in_memory_order(Binding& binding) const {
     const View from = binding.view(x), to = binding.view(y);
     if (from.rank < 2 || sizes_of(from).has(0)) return false;
-    std::vector<int> order(static_cast<size_t>(from.rank));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-      return from.strides[static_cast<size_t>(a)] > from.strides[static_cast<size_t>(b)];
-    });
+    const auto axes = axes_in_memory(from);
+    const auto order = std::span(axes).first(static_cast<size_t>(from.rank));
     View rows, codes;
     if (!rows_of(turned(from, order), rows) || !rows_of(turned(to, order), codes)) {
       return false;

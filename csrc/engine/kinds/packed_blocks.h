@@ -13,16 +13,8 @@
 
 namespace intact::engine {
 
-// Equal bytes of other layers may be codes of other bits.
-inline std::string name_of_blocks(const BlockConstants& w) {
-  return std::to_string(w.inputs) + "x" + std::to_string(w.bits);
-}
-
-// What the codes of a weight in panels are called.
-inline std::string name_of_panels(const BlockConstants& w) { return "block_codes_" + name_of_blocks(w); }
-
 inline Bytes panels_of(Binding& binding, const BlockConstants& w) {
-  return binding.packed(w.weight, name_of_panels(w), [&](const Bytes& b) {
+  return binding.packed(w.weight, w.panels, [&](const Bytes& b) {
     return pack_few_codes(b.bytes, binding.shape(w.weight)[0], w.inputs, static_cast<int>(w.bits));
   });
 }
@@ -63,13 +55,15 @@ struct PackedCodes {
 struct PackedBlocks {
   PackedBlocks(Binding& binding, const BlockConstants& w)
       : n_(binding.shape(w.weight)[0]),
-        form_(name_of_blocks(w)),
+        form_(w.form),
         bytes_(panels_of(binding, w)),
         packed_(binding, w, bytes_) {
-    scales = levels(binding, w.scales, w.sub_scales, "scales");
+    scales = levels(binding, w.scales, w.sub_scales, "block_scales", "block_sub_scales");
     zero = 1 << (w.bits - 1);
     if (w.zero_points != kNoValue) pack_zeros(binding, w.zero_points);
-    if (w.minima != kNoValue) minima = levels(binding, w.minima, w.sub_minima, "minima");
+    if (w.minima != kNoValue) {
+      minima = levels(binding, w.minima, w.sub_minima, "block_minima", "block_sub_minima");
+    }
   }
 
   // Sums of the codes of each piece.
@@ -115,14 +109,14 @@ struct PackedBlocks {
   std::optional<BlockValues> minima;
 
  private:
-  BlockValues levels(Binding& binding, int value, int fine, const std::string& what) const {
-    BlockValues found{reals(binding, value, "block_" + what), {}};
-    if (fine != kNoValue) found.fine = values<int8_t>(binding, fine, "block_sub_" + what, Type::i8);
+  BlockValues levels(Binding& binding, int value, int fine, const char* form, const char* fine_form) const {
+    BlockValues found{reals(binding, value, form), {}};
+    if (fine != kNoValue) found.fine = values<int8_t>(binding, fine, fine_form, Type::i8);
     return found;
   }
 
   // Numbers of blocks as float16 where that is exact: half of what a row of a product reads beside the codes.
-  View reals(Binding& binding, int value, const std::string& form) const {
+  View reals(Binding& binding, int value, const char* form) const {
     const auto pack = [&](const Bytes& b) {
       return halve_block_values(pack_block_values(b.as<float>(), n_));
     };
@@ -149,7 +143,7 @@ struct PackedBlocks {
   }
 
   int64_t n_;
-  std::string form_;
+  const std::string& form_;
   Bytes bytes_;
   PackedCodes packed_;
 };

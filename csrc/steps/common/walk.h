@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <numeric>
 
+#include "base/inline.h"
 #include "steps/common/views.h"
 
 namespace intact {
@@ -16,9 +16,11 @@ namespace intact {
 // The axes of a view in memory order, the one with the smallest stride last.
 inline std::array<int, kMaxRank> axes_in_memory(const View& v) {
   std::array<int, kMaxRank> axes{};
-  std::iota(axes.begin(), axes.end(), 0);
-  std::stable_sort(axes.begin(), axes.begin() + v.rank,
-                   [&](int i, int j) { return std::abs(v.strides[i]) > std::abs(v.strides[j]); });
+  for (int i = 0; i < v.rank; ++i) {
+    int at = i;
+    for (; at > 0 && std::abs(v.strides[axes[at - 1]]) < std::abs(v.strides[i]); --at) axes[at] = axes[at - 1];
+    axes[at] = i;
+  }
   return axes;
 }
 
@@ -84,7 +86,8 @@ struct Walk {
 template <size_t kViews>
 class Cursor {
  public:
-  Cursor(const Walk<kViews>& walk, int axes, size_t index) : walk_(walk), axes_(axes) {
+  // A run makes one: it is not worth a copy in each loop.
+  INTACT_APART Cursor(const Walk<kViews>& walk, int axes, size_t index) : walk_(walk), axes_(axes) {
     for (int i = axes - 1; i >= 0; --i) {
       at_[i] = static_cast<int64_t>(index % walk.size(i));
       index /= walk.size(i);
