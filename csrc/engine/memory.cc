@@ -136,8 +136,8 @@ int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offset
     const int first = spans[i].begin, last = spans[i].end;
     int64_t offset = 0;
     for (const Placed& other : placed) {
+      if (other.begin - offset >= size) break;  // nor does any behind it begin earlier
       if (other.first > last || other.last < first) continue;
-      if (other.begin - offset >= size) break;
       offset = std::max(offset, other.end);
     }
     offsets[i] = offset;

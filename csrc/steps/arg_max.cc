@@ -63,21 +63,17 @@ class ArgMax final : public LineStep {
   std::string name() const override { return "arg_max"; }
   size_t scratch() const override { return kTurned * kLines * sizeof(T); }
 
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+  void run_lines(const uint8_t* x, uint8_t* y, size_t n, uint8_t* scratch) const noexcept override {
     const bool dense = from_.stride == kUnit;
-    each(begin, end, [&](const auto& at, size_t n) {
-      const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
-      uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      int32_t places[kLines] = {};  // n of them are written; GCC cannot see that
-      if (dense && (from_.size >= kLongLine || n < kFewLines)) {
-        for (size_t i = 0; i < n; ++i) places[i] = line(x + static_cast<int64_t>(i) * stride(0));
-      } else {
-        beside(x, n, dense && sizeof(T) <= 4, scratch, places);
-      }
-      for (size_t i = 0; i < n; ++i) {
-        store(y + static_cast<int64_t>(i) * stride(1), static_cast<int64_t>(places[i]));
-      }
-    });
+    int32_t places[kLines] = {};  // n of them are written; GCC cannot see that
+    if (dense && (from_.size >= kLongLine || n < kFewLines)) {
+      for (size_t i = 0; i < n; ++i) places[i] = line(x + static_cast<int64_t>(i) * stride(0));
+    } else {
+      beside(x, n, dense && sizeof(T) <= 4, scratch, places);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      store(y + static_cast<int64_t>(i) * stride(1), static_cast<int64_t>(places[i]));
+    }
   }
 
  private:

@@ -32,7 +32,12 @@ class BlockRows final : public Step {
  public:
   BlockRows(const BlockGemmOps& ops, const BlockRowsSpec& s, const BlockCut& cut)
       : ops_(ops),
-        s_(s),
+        x_(s.x),
+        x_scales_(s.x_scales),
+        codes_(s.codes),
+        negatives_(s.negatives),
+        scales_(s.scales),
+        is_unsigned_(s.x.type == Type::u8),
         cut_(cut),
         rows_(s.x.sizes[0]),
         group_(static_cast<int64_t>(ops.group)),
@@ -51,9 +56,15 @@ class BlockRows final : public Step {
     each_ = std::max<int64_t>(1, static_cast<int64_t>(tuning::tensors::kGrain) / (cut.k * group_));
     reads(s.x);
     reads(s.x_scales);
-    if (s.x_zeros) reads(*s.x_zeros);
+    if (s.x_zeros) {
+      reads(*s.x_zeros);
+      x_zeros_.emplace(*s.x_zeros);
+    }
     for (const View* v : {&s.codes, &s.negatives, &s.scales}) writes(*v);
-    if (s.zeros) writes(*s.zeros);
+    if (s.zeros) {
+      writes(*s.zeros);
+      zeros_.emplace(*s.zeros);
+    }
   }
   std::string name() const override { return "block_rows"; }
   size_t items() const override { return static_cast<size_t>(parts_of(groups_, each_)); }
@@ -64,27 +75,26 @@ class BlockRows final : public Step {
       const uint8_t* rows[kBlockMostGroup] = {};
       for (int64_t turn = 0; turn < group_; ++turn) {
         const int64_t row = group * group_ + turn;
-        if (row < rows_) rows[turn] = row_of<const uint8_t>(s_.x, memory, row);
+        if (row < rows_) rows[turn] = x_.at<const uint8_t>(memory, row);
         lay_ranges(memory, group, turn);
       }
-      auto* const negatives = row_of<int32_t>(s_.negatives, memory, group);
-      const bool is_unsigned = s_.x.type == Type::u8;
-      ops_.lay(lay_of(cut_, rows, is_unsigned, row_of<int8_t>(s_.codes, memory, group), negatives));
-      if (is_unsigned) shift(row_of<const int32_t>(*s_.zeros, memory, group), negatives);
+      auto* const negatives = negatives_.at<int32_t>(memory, group);
+      ops_.lay(lay_of(cut_, rows, is_unsigned_, codes_.at<int8_t>(memory, group), negatives));
+      if (zeros_) shift(zeros_->at<const int32_t>(memory, group), negatives);
     }
   }
 
  private:
   void lay_ranges(const Memory& memory, int64_t group, int64_t turn) const {
     const int64_t row = group * group_ + turn;
-    const bool is_there = row < rows_, has_zero = is_there && s_.x_zeros;
-    auto* const scales = row_of<float>(s_.scales, memory, group) + turn;
+    const bool is_there = row < rows_, has_zero = is_there && x_zeros_;
+    auto* const scales = scales_.at<float>(memory, group) + turn;
     for (int64_t b = 0; b < cut_.x_blocks; ++b)
-      scales[b * group_] = is_there ? row_of<const float>(s_.x_scales, memory, row)[b] : 0.0f;
-    if (!s_.zeros) return;
-    auto* const zeros = row_of<int32_t>(*s_.zeros, memory, group) + turn;
+      scales[b * group_] = is_there ? x_scales_.at<const float>(memory, row)[b] : 0.0f;
+    if (!zeros_) return;
+    auto* const zeros = zeros_->at<int32_t>(memory, group) + turn;
     for (int64_t b = 0; b < cut_.x_blocks; ++b)
-      zeros[b * group_] = (has_zero ? row_of<const uint8_t>(*s_.x_zeros, memory, row)[b] : 0) - 128;
+      zeros[b * group_] = (has_zero ? x_zeros_->at<const uint8_t>(memory, row)[b] : 0) - 128;
   }
 
   // Sums of codes, with the other sign, become those of codes less their zeros.
@@ -99,7 +109,9 @@ class BlockRows final : public Step {
   }
 
   const BlockGemmOps& ops_;
-  BlockRowsSpec s_;
+  RowOrigins x_, x_scales_, codes_, negatives_, scales_;
+  std::optional<RowOrigins> x_zeros_, zeros_;
+  bool is_unsigned_;
   BlockCut cut_;
   int64_t rows_, group_, groups_, each_;
 };
@@ -110,18 +122,26 @@ class BlockLinear final : public Step {
       : ops_(ops),
         rows_(s.y.sizes[0]),
         columns_(s.y.sizes[1]),
-        product_(ops, s, cut, columns_),
-        s_(product_.spec()) {
+        x_codes_(s.x_codes),
+        negatives_(s.negatives),
+        x_scales_(s.x_scales),
+        y_(s.y),
+        y_pitch_(static_cast<size_t>(s.y.strides[0] / 4)),
+        product_(ops, s, cut, columns_, [this](const View& v) { reads(v); }) {
     demand_matrix(s.y, Type::f32, rows_, columns_, "outputs are float32");
     const auto group = static_cast<int64_t>(ops.group), groups = parts_of(rows_, group);
     demand_groups(s.x_codes, Type::i8, groups, cut.row_bytes() * group, "whole units");
     demand_groups(s.negatives, Type::i32, groups, cut.pieces * group, "a sum for each piece");
     demand_groups(s.x_scales, Type::f32, groups, cut.x_blocks * group, "a scale for each block");
-    if (s.x_zeros)
+    if (s.x_zeros) {
       demand_groups(*s.x_zeros, Type::i32, groups, cut.x_blocks * group, "a zero for each block");
+      x_zeros_.emplace(*s.x_zeros);
+      reads(*s.x_zeros);
+    }
     demand(s.y.strides[0] % 4 == 0 && s.y.strides[0] >= 0 && s.y.offset % 4 == 0, "rows of floats");
     cut_items(cut.k);
-    declare();
+    for (const View* v : {&s.x_codes, &s.negatives, &s.x_scales}) reads(*v);
+    writes(s.y);
   }
 
   std::string name() const override { return name_of(&ops_); }
@@ -148,12 +168,12 @@ class BlockLinear final : public Step {
     BlockGemm& g = part.g;
     g.rows = static_cast<size_t>(std::min(block_, rows_ - row));
     const int64_t group = row / static_cast<int64_t>(ops_.group);
-    g.x = row_of<const int8_t>(s_.x_codes, memory, group);
-    g.negatives = row_of<const int32_t>(s_.negatives, memory, group);
-    g.x_scales = row_of<const float>(s_.x_scales, memory, group);
-    if (s_.x_zeros) g.x_zeros = row_of<const int32_t>(*s_.x_zeros, memory, group);
-    g.y = row_of<float>(s_.y, memory, row) + panel * kPanel;
-    g.y_pitch = static_cast<size_t>(s_.y.strides[0] / 4);
+    g.x = x_codes_.at<const int8_t>(memory, group);
+    g.negatives = negatives_.at<const int32_t>(memory, group);
+    g.x_scales = x_scales_.at<const float>(memory, group);
+    if (x_zeros_) g.x_zeros = x_zeros_->at<const int32_t>(memory, group);
+    g.y = y_.at<float>(memory, row) + panel * kPanel;
+    g.y_pitch = y_pitch_;
     part.multiply(g);
   }
 
@@ -168,17 +188,12 @@ class BlockLinear final : public Step {
     together_ = product_.panels(rows_, chunk_);
   }
 
-  void declare() {
-    for (const View* v : {&s_.x_codes, &s_.negatives, &s_.x_scales}) reads(*v);
-    if (s_.x_zeros) reads(*s_.x_zeros);
-    product_.declare([&](const View& v) { reads(v); });
-    writes(s_.y);
-  }
-
   const BlockGemmOps& ops_;
   int64_t rows_, columns_;
+  RowOrigins x_codes_, negatives_, x_scales_, y_;
+  std::optional<RowOrigins> x_zeros_;
+  size_t y_pitch_;
   BlockProduct product_;
-  const BlockLinearSpec& s_;
   int64_t block_ = 1, chunk_ = 1, blocks_ = 0, chunks_ = 0;  // rows and panels of an item
   int64_t together_ = 1;  // panels of a call
 };

@@ -117,7 +117,8 @@ class ChosenCodes final : public ChosenRows {
         ops_(ops),
         x_scales_(s.x_scales),
         cut_(cut),
-        product_(ops, s.weights, cut, s.rows.groups * s.rows.y.sizes[1]) {
+        product_(ops, s.weights, cut, s.rows.groups * s.rows.y.sizes[1],
+                 [this](const View& v) { reads(v); }) {
     demand(s.rows.x.type == Type::i8, "codes with a sign");
     demand_rows(x_scales_);
     demand(x_scales_.type == Type::f32 && x_scales_.sizes[0] == s_.x.sizes[0] &&
@@ -126,7 +127,6 @@ class ChosenCodes final : public ChosenRows {
     const auto together = static_cast<int64_t>(ops.panels) * kPanel;
     cut_outputs(parts_of(kOutputs, together) * together);
     reads(x_scales_);
-    product_.declare([&](const View& v) { reads(v); });
   }
 
   std::string name() const override { return name_of(&ops_); }

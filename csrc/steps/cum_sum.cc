@@ -1,5 +1,7 @@
 #include "steps/cum_sum.h"
 
+#include <algorithm>
+
 #include "steps/common/line_step.h"
 
 namespace intact {
@@ -14,23 +16,19 @@ class CumSum final : public LineStep {
 
   std::string name() const override { return "cum_sum"; }
 
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+  void run_lines(const uint8_t* x, uint8_t* y, size_t n, uint8_t*) const noexcept override {
     const bool lines = from_.stride == kUnit && to_.stride == kUnit;
     const bool dense = stride(0) == kUnit && stride(1) == kUnit;
-    each(begin, end, [&](const auto& at, size_t n) {
-      const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
-      uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      if (lines) {
-        for (size_t i = 0; i < n; ++i) {
-          const auto place = static_cast<int64_t>(i);
-          beside(x + place * stride(0), y + place * stride(1), 1, kUnit, kUnit);
-        }
-      } else if (dense) {
-        beside(x, y, n, kUnit, kUnit);
-      } else {
-        beside(x, y, n, stride(0), stride(1));
+    if (lines) {
+      for (size_t i = 0; i < n; ++i) {
+        const auto place = static_cast<int64_t>(i);
+        beside(x + place * stride(0), y + place * stride(1), 1, kUnit, kUnit);
       }
-    });
+    } else if (dense) {
+      beside(x, y, n, kUnit, kUnit);
+    } else {
+      beside(x, y, n, stride(0), stride(1));
+    }
   }
 
  private:
@@ -41,6 +39,7 @@ class CumSum final : public LineStep {
   [[gnu::always_inline]] void beside(const uint8_t* x, uint8_t* y, size_t n, int64_t from, int64_t to) const {
     const int64_t first = s_.reverse ? from_.size - 1 : 0, step = s_.reverse ? -1 : 1;
     T sums[kLines];
+    std::fill_n(sums, n, T{0});
     for (int64_t k = 0; k < from_.size; ++k) {
       const int64_t here = first + step * k, added = s_.exclusive ? here - step : here;
       const bool none = s_.exclusive && k == 0, alone = k == (s_.exclusive ? 1 : 0);
@@ -48,9 +47,7 @@ class CumSum final : public LineStep {
       uint8_t* const target = y + here * to_.stride;
       for (size_t i = 0; i < n; ++i) {
         const auto place = static_cast<int64_t>(i);
-        if (none) {
-          sums[i] = T{0};
-        } else {
+        if (!none) {
           const T next = load<T>(row + place * from);
           sums[i] = alone ? next : sum(sums[i], next);
         }

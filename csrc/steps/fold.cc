@@ -19,21 +19,17 @@ class Fold final : public LineStep {
 
   std::string name() const override { return "fold"; }
 
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+  void run_lines(const uint8_t* x, uint8_t* y, size_t n, uint8_t*) const noexcept override {
     const bool lines = from_.stride == kUnit, dense = stride(0) == kUnit;
-    each(begin, end, [&](const auto& at, size_t n) {
-      const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
-      uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      T totals[kLines];
-      if (lines) {
-        for (size_t i = 0; i < n; ++i) totals[i] = line(x + static_cast<int64_t>(i) * stride(0));
-      } else if (dense) {
-        beside(x, n, kUnit, totals);
-      } else {
-        beside(x, n, stride(0), totals);
-      }
-      for (size_t i = 0; i < n; ++i) store(y + static_cast<int64_t>(i) * stride(1), totals[i]);
-    });
+    T totals[kLines];
+    if (lines) {
+      for (size_t i = 0; i < n; ++i) totals[i] = line(x + static_cast<int64_t>(i) * stride(0));
+    } else if (dense) {
+      beside(x, n, kUnit, totals);
+    } else {
+      beside(x, n, stride(0), totals);
+    }
+    for (size_t i = 0; i < n; ++i) store(y + static_cast<int64_t>(i) * stride(1), totals[i]);
   }
 
  private:

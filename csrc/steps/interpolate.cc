@@ -25,19 +25,15 @@ class Interpolate final : public LineStep {
 
   std::string name() const override { return "interpolate"; }
 
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+  void run_lines(const uint8_t* x, uint8_t* y, size_t n, uint8_t*) const noexcept override {
     const bool lines = from_.stride == kFloat, dense = stride(0) == kFloat && stride(1) == kFloat;
-    each(begin, end, [&](const auto& at, size_t n) {
-      const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
-      uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
-      if (lines) {
-        for (size_t i = 0; i < n; ++i) line(x, y, static_cast<int64_t>(i));
-      } else if (dense) {
-        beside(x, y, n, kFloat, kFloat);
-      } else {
-        beside(x, y, n, stride(0), stride(1));
-      }
-    });
+    if (lines) {
+      for (size_t i = 0; i < n; ++i) line(x, y, static_cast<int64_t>(i));
+    } else if (dense) {
+      beside(x, y, n, kFloat, kFloat);
+    } else {
+      beside(x, y, n, stride(0), stride(1));
+    }
   }
 
  private:

@@ -10,7 +10,7 @@
 
 namespace intact {
 
-// Few rows read weights as they are. For more, codes of 5 and 6 bits or of a table and numbers in two levels are worked out
+// Few rows read weights as they are. For more, codes of 5 and 6 bits and numbers in two levels are worked out
 // in scratch, for a few panels at a time.
 class BlockProduct {
  public:
@@ -19,39 +19,17 @@ class BlockProduct {
     void (*multiply)(const BlockGemm& g);
   };
 
-  // Reads the weights of a spec alone. Throws std::invalid_argument unless they are those of so many outputs.
-  BlockProduct(const BlockGemmOps& ops, const BlockLinearSpec& s, const BlockCut& cut, int64_t outputs)
-      : ops_(ops),
-        s_(s),
-        cut_(cut),
-        outputs_(outputs),
-        scales_(ops, s_.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
-    demand_block_codes(s.weight, s.table, s.bits, cut, outputs);
-    const auto panels = static_cast<size_t>(block_panels(outputs));
-    const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
-    if (s.zeros) demand_vector(*s.zeros, Type::u8, values, "a zero point for each block of weights");
-    if (s.minima)
-      minima_.emplace(ops, *s_.minima, block_panels(outputs), cut.w_blocks,
-                      "a minimum for each block of weights");
-    demand(s.x_zeros.has_value() == s.sums.has_value(), "zero points need the sums of codes");
-    if (s.sums)
-      demand_vector(*s.sums, Type::i32, panels * static_cast<size_t>(cut.pieces) * kBlockPanel, "sums");
-    if (s.bias)
-      demand_vector(*s.bias, Type::f32, panels * kBlockPanel, "one number of a bias for each output");
-  }
-
-  BlockProduct(const BlockProduct&) = delete;
-  BlockProduct& operator=(const BlockProduct&) = delete;
-
-  const BlockLinearSpec& spec() const { return s_; }
-  // What a step that multiplies has to declare as read.
+  // Takes the weights of a spec alone, and declares them: reads(const View&). Throws std::invalid_argument
+  // unless they are those of so many outputs.
   template <class Reads>
-  void declare(const Reads& reads) const {
-    reads(s_.weight);
-    if (s_.table) reads(*s_.table);
-    s_.scales.declare(reads);
-    if (s_.minima) s_.minima->declare(reads);
-    for (const std::optional<View>* v : {&s_.zeros, &s_.sums, &s_.bias}) {
+  BlockProduct(const BlockGemmOps& ops, const BlockLinearSpec& s, const BlockCut& cut, int64_t outputs,
+               const Reads& reads)
+      : BlockProduct(ops, s, cut, outputs) {
+    reads(s.weight);
+    if (s.table) reads(*s.table);
+    s.scales.declare(reads);
+    if (s.minima) s.minima->declare(reads);
+    for (const std::optional<View>* v : {&s.zeros, &s.sums, &s.bias}) {
       if (*v) reads(**v);
     }
   }
@@ -74,9 +52,9 @@ class BlockProduct {
     g.scratch = scratch;
     g.x_blocks = static_cast<size_t>(cut_.x_blocks);
     g.w_blocks = static_cast<size_t>(cut_.w_blocks);
-    g.codes = s_.weight.at<const uint8_t>(memory) + panel * cut_.units * s_.bits * 16;
-    if (s_.table) g.table = s_.table->at<const uint8_t>(memory);
-    part.multiply = multiply_of(expands(rows) ? 8 : s_.table ? kBlockTable : s_.bits);
+    g.codes = codes_.at<const uint8_t>(memory) + panel * cut_.units * bits_ * 16;
+    if (table_) g.table = table_->at<const uint8_t>(memory);
+    part.multiply = multiply_of(expands(rows) ? 8 : table_ ? kBlockTable : bits_);
     if (expands(rows)) g.codes = expand(g, panels, scratch + kernel_scratch());
     if (multiplies_levels(rows)) {
       auto* const to = reinterpret_cast<float*>(scratch + kernel_scratch() + code_bytes(rows, panels));
@@ -87,10 +65,10 @@ class BlockProduct {
       g.scales = scales_.read(memory, panel);
       if (minima_) g.minima = minima_->read(memory, panel);
     }
-    if (s_.zeros) g.zeros = s_.zeros->at<const uint8_t>(memory) + panel * cut_.w_blocks * kPanel;
-    g.zero = s_.zero;
-    if (s_.sums) g.sums = s_.sums->at<const int32_t>(memory) + panel * cut_.pieces * kPanel;
-    if (s_.bias) g.bias = s_.bias->at<const float>(memory) + panel * kPanel;
+    if (zeros_) g.zeros = zeros_->at<const uint8_t>(memory) + panel * cut_.w_blocks * kPanel;
+    g.zero = zero_;
+    if (sums_) g.sums = sums_->at<const int32_t>(memory) + panel * cut_.pieces * kPanel;
+    if (bias_) g.bias = bias_->at<const float>(memory) + panel * kPanel;
     g.k = static_cast<size_t>(cut_.k);
     g.units = static_cast<size_t>(cut_.units);
     g.pieces = static_cast<size_t>(cut_.pieces);
@@ -104,14 +82,42 @@ class BlockProduct {
  private:
   static constexpr auto kPanel = static_cast<int64_t>(kBlockPanel);
 
+  BlockProduct(const BlockGemmOps& ops, const BlockLinearSpec& s, const BlockCut& cut, int64_t outputs)
+      : ops_(ops),
+        cut_(cut),
+        outputs_(outputs),
+        bits_(s.bits),
+        zero_(s.zero),
+        codes_(s.weight),
+        scales_(ops, s.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
+    demand_block_codes(s.weight, s.table, s.bits, cut, outputs);
+    if (s.table) table_.emplace(*s.table);
+    const auto panels = static_cast<size_t>(block_panels(outputs));
+    const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;
+    if (s.minima)
+      minima_.emplace(ops, *s.minima, block_panels(outputs), cut.w_blocks,
+                      "a minimum for each block of weights");
+    demand(s.x_zeros.has_value() == s.sums.has_value(), "zero points need the sums of codes");
+    take(s.zeros, Type::u8, values, "a zero point for each block of weights", zeros_);
+    take(s.sums, Type::i32, panels * static_cast<size_t>(cut.pieces) * kBlockPanel, "sums", sums_);
+    take(s.bias, Type::f32, panels * kBlockPanel, "one number of a bias for each output", bias_);
+  }
+
+  static void take(const std::optional<View>& v, Type type, size_t size, const char* what,
+                   std::optional<Origin>& origin) {
+    if (!v) return;
+    demand_vector(*v, type, size, what);
+    origin.emplace(*v);
+  }
+
   bool is_few(int64_t rows) const { return static_cast<size_t>(rows) <= ops_.few_rows; }
   bool multiplies_levels(int64_t rows) const {
     return !is_few(rows) && (scales_.has_levels() || (minima_ && minima_->has_levels()));
   }
   bool expands(int64_t rows) const {
-    if (s_.table) return !is_few(rows);
-    const bool has_groups = cut_.piece % static_cast<int64_t>(block_units(s_.bits)) == 0;
-    return s_.bits != 4 && s_.bits != 8 && !(is_few(rows) && has_groups);
+    if (table_) return !is_few(rows);
+    const bool has_groups = cut_.piece % static_cast<int64_t>(block_units(bits_)) == 0;
+    return bits_ != 4 && bits_ != 8 && !(is_few(rows) && has_groups);
   }
 
   // What the kernel wants, codes of 8 bits, and products of two levels.
@@ -123,10 +129,10 @@ class BlockProduct {
 
   const uint8_t* expand(const BlockGemm& g, int64_t panels, uint8_t* to) const {
     const auto units = static_cast<size_t>(panels * cut_.units);
-    if (s_.table) {
+    if (table_) {
       ops_.expand_table(g.codes, units, g.table, to);
     } else {
-      (s_.bits == 5 ? ops_.expand5 : ops_.expand6)(g.codes, units, to);
+      (bits_ == 5 ? ops_.expand5 : ops_.expand6)(g.codes, units, to);
     }
     return to;
   }
@@ -140,9 +146,12 @@ class BlockProduct {
   }
 
   const BlockGemmOps& ops_;
-  const BlockLinearSpec s_;
-  const BlockCut cut_;
+  BlockCut cut_;
   int64_t outputs_;
+  int bits_;
+  int32_t zero_;
+  Origin codes_;
+  std::optional<Origin> table_, zeros_, sums_, bias_;
   BlockValuesReader scales_;
   std::optional<BlockValuesReader> minima_;
 };

@@ -8,6 +8,7 @@
 #include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/common/column_blocks.h"
+#include "steps/common/origin.h"
 #include "steps/common/row_reader.h"
 #include "steps/common/row_writer.h"
 #include "steps/common/walk.h"
@@ -27,7 +28,7 @@ class FloatRows : public Step {
       demand_real(xs[v]);
       reads(xs[v].view);
     }
-    writes(y_);
+    writes(y.view);
     in_blocks_ = pays(xs);
     if (in_blocks_) columns_ = walk_.size(walk_.rank - 1);
     const int axis = walk_.rank - (in_blocks_ ? 2 : 1);
@@ -35,7 +36,7 @@ class FloatRows : public Step {
     inputs_.reserve(kInputs);
     for (size_t v = 0; v < kInputs; ++v) {
       const bool dense = !in_blocks_ || is_even(v);
-      inputs_.push_back({xs[v].view, dense, RowReader(ops, xs[v], inner(v)),
+      inputs_.push_back({Origin(xs[v].view), dense, RowReader(ops, xs[v], inner(v)),
                          ColumnReader(ops, turn, xs[v], outer(v), inner(v))});
     }
   }
@@ -54,7 +55,7 @@ class FloatRows : public Step {
       std::array<const float*, kInputs> rows;
       for (size_t v = 0; v < kInputs; ++v) {
         const RowBuffer buffer(scratch, tuning::float_steps::kChunk, v);
-        rows[v] = row(inputs_[v], inputs_[v].view.template at<uint8_t>(memory) + at[v], n, buffer);
+        rows[v] = row(inputs_[v], inputs_[v].first.template at<uint8_t>(memory) + at[v], n, buffer);
       }
       body(rows, n * columns_, y_.at<uint8_t>(memory) + at[kInputs], out);
     });
@@ -65,7 +66,7 @@ class FloatRows : public Step {
 
  private:
   struct Input {
-    View view;
+    Origin first;
     bool dense;  // its rows are read as rows, not as blocks
     RowReader row;
     ColumnReader block;
@@ -106,7 +107,7 @@ class FloatRows : public Step {
   }
 
   const FloatOps& ops_;
-  View y_;
+  Origin y_;
   Walk<kInputs + 1> walk_;
   bool in_blocks_;
   size_t columns_ = 1;  // of a block

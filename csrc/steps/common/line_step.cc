@@ -16,4 +16,10 @@ LineStep::LineStep(const View& x, const View& y, int axis)
   writes(y);
 }
 
+void LineStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
+  each(begin, end, [&](const auto& at, size_t n) {
+    run_lines(x_.at<uint8_t>(memory) + at[0], y_.at<uint8_t>(memory) + at[1], n, scratch);
+  });
+}
+
 }  // namespace intact

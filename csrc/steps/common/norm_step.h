@@ -7,6 +7,7 @@
 #include "base/tuning.h"
 #include "kernels/registry.h"
 #include "steps/common/column_blocks.h"
+#include "steps/common/origin.h"
 #include "steps/common/row_reader.h"
 #include "steps/common/row_writer.h"
 #include "steps/common/walk.h"
@@ -76,23 +77,24 @@ class NormStep : public Step {
         y_(v.y.view),
         has_other_(v.other.has_value()),
         has_codes_(v.codes.has_value()),
-        factors_(v.factors),
-        x_reader_(ops, v.x, last_stride(x_)),
-        other_reader_(ops, other, last_stride(other_)),
-        codes_writer_(ops, codes, last_stride(codes_)),
-        writer_(ops, v.y, last_stride(y_)),
-        x_columns_(ops, turn, v.x, last_stride(x_), next_row(0)),
-        other_columns_(ops, turn, other, last_stride(other_), next_row(1)),
-        codes_columns_(ops, turn, codes, last_stride(codes_), next_row(2)),
-        columns_(ops, turn, v.y, last_stride(y_), next_row(3)) {
+        x_reader_(ops, v.x, last_stride(v.x.view)),
+        other_reader_(ops, other, last_stride(other.view)),
+        codes_writer_(ops, codes, last_stride(codes.view)),
+        writer_(ops, v.y, last_stride(v.y.view)),
+        x_columns_(ops, turn, v.x, last_stride(v.x.view), next_row(0)),
+        other_columns_(ops, turn, other, last_stride(other.view), next_row(1)),
+        codes_columns_(ops, turn, codes, last_stride(codes.view), next_row(2)),
+        columns_(ops, turn, v.y, last_stride(v.y.view), next_row(3)) {
     using namespace tuning::float_steps;
     demand_real(v.x);
     demand_real(other);
     demand_real(v.y);
     demand_real(codes);
-    demand(!has_codes_ || (codes_.type == Type::u8 && y_.type == Type::f32), "codes beside floats are bytes");
-    for (const View* view : {&codes_, &x_, &other_}) demand_same_sizes(*view, y_);
-    demand(elements_of(y_) < static_cast<size_t>(kMostElements), "rows are too long");
+    const View& y = v.y.view;
+    demand(!has_codes_ || (codes.view.type == Type::u8 && y.type == Type::f32),
+           "codes beside floats are bytes");
+    for (const View* view : {&codes.view, &v.x.view, &other.view}) demand_same_sizes(*view, y);
+    demand(elements_of(y) < static_cast<size_t>(kMostElements), "rows are too long");
     const bool is_short = n_ <= kShortNorm || (n_ <= kShortWithin && n_ % kRegister != 0);
     const bool fits = is_short || (n_ <= kMostColumns && x_columns_.columns());
     in_columns_ = rows_ > 0 && fits && outer_.size(outer_.rank - 1) >= kFewestRows;
@@ -100,14 +102,15 @@ class NormStep : public Step {
       const size_t most = std::clamp(kNormPiece / n_ / 16 * 16, kLeastRows, kMostRows);
       blocks_ = Rows(outer_.outer(outer_.rank - 1), outer_.size(outer_.rank - 1), most);
     }
-    reads(x_);
-    if (has_other_) reads(other_);
-    if (has_codes_) writes(codes_);
-    writes(y_);
-    if (!factors_) return;
+    reads(v.x.view);
+    if (has_other_) reads(other.view);
+    if (has_codes_) writes(codes.view);
+    writes(y);
+    if (!v.factors) return;
     demand(has_codes_, "factors are for codes");
-    demand_vector(*factors_, Type::f32, n_, "one float32 factor for each element of a row");
-    reads(*factors_);
+    demand_vector(*v.factors, Type::f32, n_, "one float32 factor for each element of a row");
+    reads(*v.factors);
+    factors_.emplace(*v.factors);
   }
 
   int64_t next_row(size_t view) const { return outer_.strides[outer_.rank - 1][view]; }
@@ -165,9 +168,9 @@ class NormStep : public Step {
 
   Walk<4> outer_;
   size_t rows_, each_;
-  View x_, other_, codes_, y_;
+  Origin x_, other_, codes_, y_;
   bool has_other_, has_codes_;
-  std::optional<View> factors_;
+  std::optional<Origin> factors_;
   RowReader x_reader_, other_reader_;
   RowWriter codes_writer_, writer_;
   ColumnReader x_columns_, other_columns_;
