@@ -100,7 +100,7 @@ std::span<const uint8_t> Binding::fixed_bytes(int value) const {
 }
 
 View Binding::keep(const Bytes& bytes, Type type, const Shape& shape) {
-  if (bytes.owner) owners_.push_back(bytes.owner);
+  if (bytes.owner) own(bytes.owner);
   return dense_view(program_.constant(bytes.bytes.data(), bytes.bytes.size()), 0, type, shape);
 }
 

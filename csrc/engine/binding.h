@@ -71,6 +71,8 @@ class Binding {
   View hold(const void* data, size_t bytes, Type type, const Shape& shape);
   // Bytes of the file or of the plan, as a block of the program.
   View keep(const Bytes& bytes, Type type, const Shape& shape);
+  // Lets something live for as long as the program.
+  void own(std::shared_ptr<const void> owner) { owners_.push_back(std::move(owner)); }
   // A part of the step that is bound, by its name among the step's parts: what `make` has made once for all
   // sizes.
   template <class Part, class Make>

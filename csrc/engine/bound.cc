@@ -292,7 +292,8 @@ Bound::Bound(const Target& target, Sizes sizes, const CallerArrays& arrays)
   choose_layout();
   const int threads = target.pool.threads();
   held_ = find_held(target.plan, layout_);
-  const ArenaPlan arena = plan_memory(target.plan, target.layout, layout_, held_, repeated_, threads, target.is_whole);
+  const ArenaPlan arena =
+      plan_memory(target.plan, target.layout, layout_, held_, repeated_, threads, target.is_whole);
   check_bytes(outside + arena.nbytes + arena.held_nbytes);
   place_tensors(arena);
   hold_values();

@@ -49,9 +49,7 @@ class Lifetimes {
  private:
   static size_t at(int v) { return static_cast<size_t>(v); }
   int root(int v) const { return layout_.roots[at(v)]; }
-  bool is_outside(int v) const {
-    return !layout_.staged[at(v)] && outer_[at(v)];
-  }
+  bool is_outside(int v) const { return !layout_.staged[at(v)] && outer_[at(v)]; }
   void own(int v, int begin, int end) {
     owners[at(v)] = v;
     spans[at(v)] = {layout_.frames[at(v)].nbytes, begin, end, true};
@@ -116,35 +114,68 @@ void outlast(const MicroBatches& steps, std::vector<Span>& spans) {
   }
 }
 
-}  // namespace
-
-int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offsets) {
+// Spans that have a place. Those of a period of steps are listed apart: most spans are short, and meet none
+// but a few of the many spans of a long plan.
+class PlacedSpans {
+ public:
   struct Placed {
     int64_t begin, end;  // bytes
     int first, last;     // steps
   };
+
+  explicit PlacedSpans(const std::vector<Span>& spans) {
+    int last = 0;
+    for (const Span& span : spans) last = std::max(last, span.end);
+    periods_.resize(static_cast<size_t>(period_of(last)) + 1);
+  }
+
+  // The lowest offset of so many bytes that are free in all steps of a span.
+  int64_t find_gap(const Span& span, int64_t size) const {
+    const bool is_short = period_of(span.begin) == period_of(span.end);
+    int64_t offset = 0;
+    for (const Placed& other : is_short ? periods_[static_cast<size_t>(period_of(span.end))] : all_) {
+      if (other.begin - offset >= size) break;  // nor does any behind it begin earlier
+      if (other.first <= span.end && other.last >= span.begin) offset = std::max(offset, other.end);
+    }
+    return offset;
+  }
+  void add(const Placed& placed) {
+    insert(placed, all_);
+    for (int p = period_of(placed.first); p <= period_of(placed.last); ++p)
+      insert(placed, periods_[static_cast<size_t>(p)]);
+  }
+
+ private:
+  using List = std::vector<Placed>;  // by their beginnings
+
+  static int period_of(int step) { return std::max(step, 0) / kSteps; }  // inputs are there before the first
+  static void insert(const Placed& placed, List& list) {
+    list.insert(std::upper_bound(list.begin(), list.end(), placed,
+                                 [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+                placed);
+  }
+
+  static constexpr int kSteps = 32;  // of a period
+  List all_;
+  std::vector<List> periods_;
+};
+
+}  // namespace
+
+int64_t place_spans(const std::vector<Span>& spans, std::vector<int64_t>& offsets) {
   std::vector<size_t> order;
   for (size_t i = 0; i < spans.size(); ++i) {
     if (spans[i].is_used) order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return spans[a].nbytes > spans[b].nbytes; });
-  std::vector<Placed> placed;  // by their beginnings
+  PlacedSpans placed(spans);
   int64_t most = 0;
   for (const size_t i : order) {
     const int64_t size = align64(spans[i].nbytes + static_cast<int64_t>(kSlack));
-    const int first = spans[i].begin, last = spans[i].end;
-    int64_t offset = 0;
-    for (const Placed& other : placed) {
-      if (other.begin - offset >= size) break;  // nor does any behind it begin earlier
-      if (other.first > last || other.last < first) continue;
-      offset = std::max(offset, other.end);
-    }
+    const int64_t offset = placed.find_gap(spans[i], size);
     offsets[i] = offset;
-    const Placed made{offset, offset + size, first, last};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), made,
-                                   [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
-                  made);
+    placed.add({offset, offset + size, spans[i].begin, spans[i].end});
     most = std::max(most, offset + size);
   }
   return most;

@@ -36,7 +36,7 @@ struct BlockFloatLinear final : PlanStep {
 
   void bind(Binding& binding) const override {
     const BlockCut cut(w.inputs, w.inputs, w.block);
-    const PackedBlocks packed(binding, w);
+    const PackedBlocks& packed = PackedBlocks::of(binding, w);
     const RowsWritten to(binding, y);
     const BlockFloatLinearSpec spec{rows_read(binding, x), to.rows(), packed.float_weights(binding, bias)};
     binding.add(

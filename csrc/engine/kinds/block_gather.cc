@@ -43,9 +43,11 @@ struct BlockGather final : PlanStep {
     // Products that share the table have its codes in panels: then nobody reads those of the file.
     spec.is_packed = binding.is_packed(table.weight, table.panels);
     if (spec.is_packed) {
-      const PackedCodes packed(binding, table, panels_of(binding, table));
-      spec.codes = packed.codes;
-      spec.table = packed.table;
+      const Bytes bytes = panels_of(binding, table);
+      const View all = packed_vector(binding, bytes, Type::u8);
+      const PackedCodes packed(table, binding.shape(table.weight)[0], bytes);
+      spec.codes = packed.codes(all);
+      spec.table = packed.table_of(all);
     } else {
       spec.codes = binding.constant(table.weight);
     }

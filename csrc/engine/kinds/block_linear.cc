@@ -74,7 +74,7 @@ struct BlockLinear final : PlanStep {
   }
 
   BlockLinearSpec weights(Binding& binding, const BlockCut& cut, bool has_zeros) const {
-    const PackedBlocks packed(binding, w);
+    const PackedBlocks& packed = PackedBlocks::of(binding, w);
     BlockLinearSpec spec = packed.spec(binding, bias);
     if (has_zeros) spec.sums = packed.sums(binding, w.weight, cut);
     return spec;

@@ -60,7 +60,7 @@ struct ChosenBlockLinear final : PlanStep {
 
   void bind(Binding& binding) const override {
     check_indices(binding, index, {groups});
-    const PackedBlocks packed(binding, w);
+    const PackedBlocks& packed = PackedBlocks::of(binding, w);
     const RowsWritten to(binding, y);
     const View from = rows_read(binding, x);
     const ChosenBlockSpec rows{from, binding.view(index), to.rows(), groups};

@@ -32,98 +32,129 @@ std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
 
 // Codes in panels, and the table that they may be places in.
 struct PackedCodes {
-  PackedCodes(Binding& binding, const BlockConstants& w, const Bytes& bytes)
-      : bits(packed_bits(static_cast<int>(w.bits), w.inputs)),
-        codes(packed_vector(binding, bytes, Type::u8)) {
-    const size_t places = bytes_of_places(binding.shape(w.weight)[0], w.inputs);
-    if (bytes.bytes.size() != places + kTableBytes) return;
+  PackedCodes(const BlockConstants& w, int64_t outputs, const Bytes& bytes)
+      : bits(packed_bits(static_cast<int>(w.bits), w.inputs)), places_(bytes.bytes.size()) {
+    const size_t places = bytes_of_places(outputs, w.inputs);
+    if (places_ != places + kTableBytes) return;
     bits = 4;
-    values = bytes.bytes.data() + places;
-    table = codes;
-    table->offset += places;
-    table->sizes[0] = kBlockTableSize;
-    codes.sizes[0] = static_cast<int64_t>(places);
+    places_ = places;
+    table = bytes.bytes.data() + places;
+  }
+
+  // The codes of what `all` views, and the table.
+  View codes(View all) const {
+    all.sizes[0] = static_cast<int64_t>(places_);
+    return all;
+  }
+  std::optional<View> table_of(View all) const {
+    if (table == nullptr) return std::nullopt;
+    all.offset += places_;
+    all.sizes[0] = kBlockTableSize;
+    return all;
   }
 
   int bits;
-  View codes;
-  std::optional<View> table;
-  const uint8_t* values = nullptr;  // of the table
+  const uint8_t* table = nullptr;  // nullptr: none
+
+ private:
+  size_t places_;
 };
 
 // Packed once for all sizes and all steps that name the same constants.
-struct PackedBlocks {
+class PackedBlocks {
+ public:
   PackedBlocks(Binding& binding, const BlockConstants& w)
       : n_(binding.shape(w.weight)[0]),
         form_(w.form),
         bytes_(panels_of(binding, w)),
-        packed_(binding, w, bytes_) {
-    scales = levels(binding, w.scales, w.sub_scales, "block_scales", "block_sub_scales");
-    zero = 1 << (w.bits - 1);
+        codes_(w, n_, bytes_),
+        zero_(1 << (w.bits - 1)) {
+    scales_ = levels(binding, w.scales, w.sub_scales, "block_scales", "block_sub_scales");
     if (w.zero_points != kNoValue) pack_zeros(binding, w.zero_points);
     if (w.minima != kNoValue) {
-      minima = levels(binding, w.minima, w.sub_minima, "block_minima", "block_sub_minima");
+      minima_ = levels(binding, w.minima, w.sub_minima, "block_minima", "block_sub_minima");
     }
+  }
+
+  // Those of the step that is bound, alive for as long as its program.
+  static const PackedBlocks& of(Binding& binding, const BlockConstants& w) {
+    const auto packed = binding.part<PackedBlocks>(
+        "blocks", [&] { return std::make_shared<const PackedBlocks>(binding, w); });
+    binding.own(packed);
+    return *packed;
   }
 
   // Sums of the codes of each piece.
   View sums(Binding& binding, int weight, const BlockCut& cut) const {
     const auto sum = [&](const Bytes&) {
-      return bytes_of_values(sum_block_codes(bytes_.bytes, n_, packed_.bits, cut, packed_.values));
+      return bytes_of_values(sum_block_codes(bytes_.bytes, n_, codes_.bits, cut, codes_.table));
     };
     const std::string form = "block_sums_" + form_ + "_" + std::to_string(cut.piece);
     return packed_vector(binding, binding.packed(weight, form, sum, Type::i32), Type::i32);
   }
 
-  // A constant with numbers for each output.
-  template <class T>
-  View values(Binding& binding, int value, const std::string& form, Type type) const {
-    const auto pack = [&](const Bytes& b) { return bytes_of_values(pack_block_values(b.as<T>(), n_)); };
-    return packed_vector(binding, binding.packed(value, form, pack, type), type);
-  }
-
   // The weights of a product of codes; what it reads and writes is open.
   BlockLinearSpec spec(Binding& binding, int bias) const {
     BlockLinearSpec found{};
-    found.bits = packed_.bits;
-    found.weight = packed_.codes;
-    found.table = packed_.table;
-    found.scales = scales;
-    found.zeros = zeros;
-    found.zero = zero;
-    found.minima = minima;
-    if (bias != kNoValue) found.bias = values<float>(binding, bias, "block_bias", Type::f32);
+    const View all = view(binding, bytes_, Type::u8);
+    found.bits = codes_.bits;
+    found.weight = codes_.codes(all);
+    found.table = codes_.table_of(all);
+    found.scales = values(binding, scales_);
+    if (zeros_) found.zeros = view(binding, *zeros_, Type::u8);
+    found.zero = zero_;
+    if (minima_) found.minima = values(binding, *minima_);
+    if (bias != kNoValue)
+      found.bias = packed_vector(binding, pack<float>(binding, bias, "block_bias", Type::f32), Type::f32);
     return found;
   }
 
   // Those of a product of floats.
   BlockFloatWeights float_weights(Binding& binding, int bias) const {
-    BlockFloatWeights found{packed_.bits, packed_.codes, packed_.table, scales, zeros, zero, minima, {}};
+    const View all = view(binding, bytes_, Type::u8);
+    BlockFloatWeights found{
+        codes_.bits, codes_.codes(all), codes_.table_of(all), values(binding, scales_), {}, zero_, {}, {}};
+    if (zeros_) found.zeros = view(binding, *zeros_, Type::u8);
+    if (minima_) found.minima = values(binding, *minima_);
     if (bias != kNoValue) found.start = binding.constant(bias);
     return found;
   }
 
-  BlockValues scales;
-  std::optional<View> zeros;  // none: all are `zero`
-  int32_t zero;
-  std::optional<BlockValues> minima;
-
  private:
-  BlockValues levels(Binding& binding, int value, int fine, const char* form, const char* fine_form) const {
-    BlockValues found{reals(binding, value, form), {}};
-    if (fine != kNoValue) found.fine = values<int8_t>(binding, fine, fine_form, Type::i8);
+  // Numbers of blocks, in one level or in two.
+  struct Levels {
+    Bytes reals;
+    Type type = Type::f32;
+    std::optional<Bytes> fine;
+  };
+
+  static View view(Binding& binding, const Bytes& bytes, Type type) {
+    return packed_vector(binding, {bytes.bytes, nullptr}, type);  // `of` keeps them
+  }
+  static BlockValues values(Binding& binding, const Levels& levels) {
+    BlockValues found{view(binding, levels.reals, levels.type), {}};
+    if (levels.fine) found.fine = view(binding, *levels.fine, Type::i8);
     return found;
   }
 
-  // Numbers of blocks as float16 where that is exact: half of what a row of a product reads beside the codes.
-  View reals(Binding& binding, int value, const char* form) const {
-    const auto pack = [&](const Bytes& b) {
+  // A constant with numbers for each output.
+  template <class T>
+  Bytes pack(Binding& binding, int value, const char* form, Type type) const {
+    const auto pack = [&](const Bytes& b) { return bytes_of_values(pack_block_values(b.as<T>(), n_)); };
+    return binding.packed(value, form, pack, type);
+  }
+
+  // Numbers of blocks are float16 where that is exact: half of what a row of a product reads beside the codes.
+  Levels levels(Binding& binding, int value, int fine, const char* form, const char* fine_form) const {
+    const auto pack_reals = [&](const Bytes& b) {
       return halve_block_values(pack_block_values(b.as<float>(), n_));
     };
-    const Bytes bytes = binding.packed(value, form, pack);
+    Levels found{binding.packed(value, form, pack_reals), Type::f32, {}};
     const auto blocks = static_cast<size_t>(binding.shape(value)[1]);
     const size_t numbers = (static_cast<size_t>(n_) + kBlockPanel - 1) / kBlockPanel * kBlockPanel * blocks;
-    return packed_vector(binding, bytes, bytes.bytes.size() == 2 * numbers ? Type::f16 : Type::f32);
+    if (found.reals.bytes.size() == 2 * numbers) found.type = Type::f16;
+    if (fine != kNoValue) found.fine = pack<int8_t>(binding, fine, fine_form, Type::i8);
+    return found;
   }
 
   // One byte where all are equal.
@@ -134,18 +165,22 @@ struct PackedBlocks {
           std::all_of(points.begin(), points.end(), [&](uint8_t p) { return p == points[0]; });
       return is_one ? std::vector<uint8_t>{points[0]} : bytes_of_values(pack_block_values(points, n_));
     };
-    const Bytes bytes = binding.packed(value, "block_zero_points", pack);
+    Bytes bytes = binding.packed(value, "block_zero_points", pack);
     if (bytes.bytes.size() == 1) {
-      zero = bytes.bytes[0];
+      zero_ = bytes.bytes[0];
     } else {
-      zeros = packed_vector(binding, bytes, Type::u8);
+      zeros_ = std::move(bytes);
     }
   }
 
-  int64_t n_;
+  const int64_t n_;
   const std::string& form_;
-  Bytes bytes_;
-  PackedCodes packed_;
+  const Bytes bytes_;
+  const PackedCodes codes_;
+  Levels scales_;
+  std::optional<Bytes> zeros_;  // none: all are `zero_`
+  int32_t zero_;
+  std::optional<Levels> minima_;
 };
 
 }  // namespace intact::engine

@@ -18,7 +18,8 @@ inline std::array<int, kMaxRank> axes_in_memory(const View& v) {
   std::array<int, kMaxRank> axes{};
   for (int i = 0; i < v.rank; ++i) {
     int at = i;
-    for (; at > 0 && std::abs(v.strides[axes[at - 1]]) < std::abs(v.strides[i]); --at) axes[at] = axes[at - 1];
+    for (; at > 0 && std::abs(v.strides[axes[at - 1]]) < std::abs(v.strides[i]); --at)
+      axes[at] = axes[at - 1];
     axes[at] = i;
   }
   return axes;
