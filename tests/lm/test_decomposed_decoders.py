@@ -198,6 +198,32 @@ def test_group_query_attention_needs_no_settings_of_the_builder(tmp_path):
     assert model.logits(TOKENS).tobytes() == expected.tobytes()
 
 
+def test_of_merged_decoders_the_one_with_a_cache_runs(tmp_path):
+    path = write_decoder(tmp_path, Form())
+    expected, model = runtime_logits(path, TOKENS), onnx.load(path)
+    outputs = list(model.graph.output)
+    branches = []
+    for name in ("then_branch", "else_branch"):
+        body = onnx.helper.make_graph(
+            list(model.graph.node), name, [], outputs, list(model.graph.initializer)
+        )
+        for part in (*body.node, *body.output, *body.initializer):
+            if name == "else_branch":
+                part.name = f"{part.name}_first"
+        branches.append(onnx.helper.make_attribute(name, body))
+    for node in branches[1].g.node:
+        constants = {tensor.name.removesuffix("_first") for tensor in branches[1].g.initializer}
+        ports = {port for other in model.graph.node for port in other.output}
+        node.input[:] = [f"{port}_first" if port in constants | ports else port for port in node.input]
+        node.output[:] = [f"{port}_first" for port in node.output]
+    choice = onnx.helper.make_tensor_value_info("use_cache_branch", onnx.TensorProto.BOOL, [1])
+    node = onnx.helper.make_node("If", ["use_cache_branch"], [port.name for port in outputs], name="choice")
+    node.attribute.extend(branches)
+    graph = onnx.helper.make_graph([node], "merged", [*model.graph.input, choice], outputs)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=8), path)
+    np.testing.assert_allclose(lm.load(path, threads=1).logits(TOKENS), expected, atol=1e-4)
+
+
 def relative_error(logits: np.ndarray, expected: np.ndarray) -> float:
     return float(np.square(logits - expected).sum() / np.square(expected).sum())
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph import (
     DataType,
@@ -30,6 +32,7 @@ from intact.graph import (
     refresh_shapes,
     run_stages,
     set_shape,
+    specialize,
 )
 from intact.lm.decoders.cached_decoder import DecoderPorts, simplify_for_caches, write_caches
 from intact.lm.sequence_cache import STATE_ROWS
@@ -40,6 +43,8 @@ _PRODUCTS = ("MatMulNBits", "MatMul", "Gemm")
 _ROW_BY_ROW = ("Mul", "Div", "Tanh", "Cast", "Add", "Identity")
 """Operators between a head's product and logits: scales and caps."""
 _FIX = "export the model with onnxruntime-genai's builder, for the CPU"
+_CACHE_BRANCH = "use_cache_branch"
+"""Input of merged decoders."""
 _WIDTHS = ("hidden_size", "n_embd")
 _PLAIN = (*pipelines.IMPORT, pipelines.ATTENTION, pipelines.LIFT_CONSTANTS, pipelines.PRUNE)
 """Passes that bring attention to plain operators, and constants to initializers."""
@@ -178,6 +183,7 @@ class _Rewrite:
 
     def apply(self, context: int, positions: int | None) -> None:
         """Rewrite the graph for sequences of `positions` tokens; None: of `context`, but not too many."""
+        self._choose_branch()
         attentions = [node for node in self._graph if node.op_type == _ATTENTION]
         tokens = self._find(self._names["tokens"])
         if attentions:
@@ -193,6 +199,18 @@ class _Rewrite:
         prune(self.model)
         self._drop_inputs()
         refresh_shapes(self.model)
+
+    def _choose_branch(self) -> None:
+        """Take the branch with a cache, where a file holds a decoder with and one without."""
+        if all(value.name != _CACHE_BRANCH for value in self._graph.inputs):
+            return
+        specialize(self.model, {}, {_CACHE_BRANCH: np.array([True])})
+        self.model = load(self.model)  # a copy, without the nodes of the other branch, which read inputs
+        self._graph = self.model.graph
+        choice = self._find(_CACHE_BRANCH)
+        if choice.uses():
+            raise self._refuse(f"'{_CACHE_BRANCH}' of another kind", "an If of two decoders")
+        self._graph.inputs.remove(choice)
 
     def _positions_with_angles(self, attentions: list[Node], context: int, positions: int | None) -> int:
         """Return the longest sequence that tables of angles in the file allow."""
