@@ -68,8 +68,8 @@ void demand_block_codes(const View& codes, const std::optional<View>& table, int
 // Codes of `bits` bits that follow each other bit by bit, the lowest bit first, each of n rows from a byte
 // on; as panels of packed_bits.
 std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits);
-// The same, or places of 4 bits in a table where codes of more bits have at most 16 values, with the table and
-// zeros behind them: a size that plain panels do not have.
+// The same, or places of 4 bits in a table where codes of more bits have at most 16 values, with the table
+// and zeros behind them: a size that plain panels do not have.
 std::vector<uint8_t> pack_few_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits);
 constexpr size_t kTableBytes = 2 * kBlockTableSize;
 // Bytes of places in a table for panels of n outputs of k codes.

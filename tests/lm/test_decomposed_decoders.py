@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from tests.lm.decomposed_decoders import LAYERS, POSITIONS, WORDS, Form, runtime_logits, write_decoder
+from tests.onnx_models import onnx_graph, onnx_model
 
 from intact import lm
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
@@ -204,8 +205,8 @@ def test_of_merged_decoders_the_one_with_a_cache_runs(tmp_path):
     outputs = list(model.graph.output)
     branches = []
     for name in ("then_branch", "else_branch"):
-        body = onnx.helper.make_graph(
-            list(model.graph.node), name, [], outputs, list(model.graph.initializer)
+        body = onnx_graph(
+            list(model.graph.node), outputs=outputs, initializers=list(model.graph.initializer), name=name
         )
         for part in (*body.node, *body.output, *body.initializer):
             if name == "else_branch":
@@ -216,11 +217,10 @@ def test_of_merged_decoders_the_one_with_a_cache_runs(tmp_path):
         ports = {port for other in model.graph.node for port in other.output}
         node.input[:] = [f"{port}_first" if port in constants | ports else port for port in node.input]
         node.output[:] = [f"{port}_first" for port in node.output]
-    choice = onnx.helper.make_tensor_value_info("use_cache_branch", onnx.TensorProto.BOOL, [1])
     node = onnx.helper.make_node("If", ["use_cache_branch"], [port.name for port in outputs], name="choice")
     node.attribute.extend(branches)
-    graph = onnx.helper.make_graph([node], "merged", [*model.graph.input, choice], outputs)
-    onnx.save(onnx.helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=8), path)
+    choice = onnx.helper.make_tensor_value_info("use_cache_branch", onnx.TensorProto.BOOL, [1])
+    onnx.save(onnx_model([node], [*model.graph.input, choice], outputs, opset=18), path)
     np.testing.assert_allclose(lm.load(path, threads=1).logits(TOKENS), expected, atol=1e-4)
 
 

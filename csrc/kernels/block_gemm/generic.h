@@ -9,8 +9,8 @@
 //                           adds products of `units` units to acc[rows][vectors]; codes begin at a panel's
 //                           registers, which those of the next panel follow `panel_bytes` behind; x begins at
 //                           the groups' rows
-//   S::kReadsHighBits       whether add takes 5 and 6 bits, and S::add_table places in a table; else codes are
-//                           expanded group by group
+//   S::kReadsHighBits       whether add takes 5 and 6 bits, and S::add_table places in a table; else codes
+//                           are expanded group by group
 //   S::load_table(table), S::look_up(table, places)
 //                           a register's bytes, each below 16, as codes of a table
 #pragma once

@@ -113,7 +113,7 @@ class _Windows:
         if mask.kind == "added" and not np.all((rows == 0) | (rows <= _EXCLUDED)):
             raise _refuse(attention, self._where, "biases of scores", "masks alone")
         reach = rows == 0 if mask.kind == "added" else rows.astype(bool) == (mask.kind == "kept")
-        if not (reach == reach[:1]).all():
+        if not len(reach) or not (reach == reach[:1]).all():
             raise _refuse(attention, self._where, "heads with masks of their own", "one mask")
         return np.asarray(reach[0])
 

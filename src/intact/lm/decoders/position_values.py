@@ -254,7 +254,10 @@ class GraphPart:
         """
         feeds = self._values.feeds(self._ports, lengths)
         feeds |= {str(value.name): array for value, array in (inner or {}).items()}
-        arrays = self._session.run(feeds)
+        try:
+            arrays = self._session.run(feeds)
+        except ValueError as error:  # a tensor of more axes than NumPy has
+            raise UnsupportedError("graph", f"'{error}'", "masks and positions of a decoder", FIX) from error
         return [arrays[str(value.name)] for value in self._outputs]
 
 
