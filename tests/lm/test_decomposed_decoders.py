@@ -125,12 +125,25 @@ def normalize_twice(model: onnx.ModelProto) -> None:
             node.op_type = "LogSoftmax"
 
 
+def share_cache(model: onnx.ModelProto) -> None:
+    for node in model.graph.node:
+        node.input[:] = [name.replace("past_key_values.1", "past_key_values.0") for name in node.input]
+
+
+def share_keys_and_values(model: onnx.ModelProto) -> None:
+    for node in model.graph.node:
+        node.input[:] = [name.replace("0.value", "0.key") for name in node.input]
+
+
 def add_softmax(model: onnx.ModelProto) -> None:
     model.graph.node.append(onnx.helper.make_node("Softmax", ["logits"], ["chances"], name="chances"))
     model.graph.output[0].name = "chances"
 
 
-@pytest.mark.parametrize("edit", [rename_input, read_mask, drop_softmax, normalize_twice, add_softmax])
+@pytest.mark.parametrize(
+    "edit",
+    [rename_input, read_mask, drop_softmax, normalize_twice, add_softmax, share_cache, share_keys_and_values],
+)
 def test_other_graphs_are_refused(tmp_path, edit):
     path = write_decoder(tmp_path, Form())
     model = onnx.load(path)

@@ -81,8 +81,17 @@ def find_attentions(
     Raises:
         UnsupportedError: A Softmax is no attention that is known; names the node.
     """
-    finder = _Finder(positions, tuple(pasts), heads, where)
-    return [finder.read(node) for node in graph if is_op(node, "Softmax") and node.outputs[0].uses()]
+    finder, caches, attentions = _Finder(positions, tuple(pasts), heads, where), set[Value](), []
+    for node in graph:
+        if not is_op(node, "Softmax") or not node.outputs[0].uses():
+            continue
+        attention = finder.read(node)
+        pasts_of_layer = {attention.past_keys, attention.past_values} - {None}
+        if len(pasts_of_layer) == 1 or not caches.isdisjoint(pasts_of_layer):
+            raise finder.refuse("a cache that another attention has, too", "keys and values of its own")
+        caches.update(value for value in pasts_of_layer if value is not None)
+        attentions.append(attention)
+    return attentions
 
 
 class _Finder:
