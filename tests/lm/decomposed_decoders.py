@@ -34,6 +34,7 @@ class Form:
         cached: The file takes and makes keys and values.
         has_positions: It takes positions; else it counts them.
         learned: Each position has a vector.
+        tied: The head is the table of embeddings.
     """
 
     heads: int = 4
@@ -50,6 +51,7 @@ class Form:
     cached: bool = True
     has_positions: bool = True
     learned: bool = False
+    tied: bool = False
 
 
 class _Writer:
@@ -211,7 +213,8 @@ class _Writer:
 
     def write(self) -> onnx.ModelProto:
         form = self.form
-        x = self.node("Gather", self.weight(WORDS, HIDDEN), "input_ids")
+        embeddings = self.weight(WORDS, HIDDEN)
+        x = self.node("Gather", embeddings, "input_ids")
         positions, total = self.positions()
         if form.learned:
             x = self.node("Add", x, self.node("Gather", self.weight(POSITIONS, HIDDEN), positions))
@@ -222,7 +225,8 @@ class _Writer:
             inner = self.node("MatMul", self.norm(x), self.weight(HIDDEN, 2 * HIDDEN))
             bent = self.node("Mul", inner, self.node("Sigmoid", inner))
             x = self.node("Add", x, self.node("MatMul", bent, self.weight(2 * HIDDEN, HIDDEN)))
-        self.node("MatMul", self.norm(x), self.weight(HIDDEN, WORDS), output="logits")
+        head = self.node("Transpose", embeddings, perm=[1, 0]) if form.tied else self.weight(HIDDEN, WORDS)
+        self.node("MatMul", self.norm(x), head, output="logits")
         return self.model()
 
     def model(self) -> onnx.ModelProto:

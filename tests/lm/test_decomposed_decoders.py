@@ -264,6 +264,15 @@ def test_float_weights_get_codes(tmp_path, options, kind):
     assert in_chunks(model, 7).tobytes() == logits.tobytes()
 
 
+@pytest.mark.parametrize("weights", ["int8", "keep"])
+def test_a_head_that_is_the_embedding_gets_codes(tmp_path, weights):
+    path = write_decoder(tmp_path, Form(tied=True))
+    model = lm.load(path, threads=1, weights=weights, bits_of={"head": "int8"}, block=16)
+    steps = {step.y: step.kind for step in model.engine.plan.steps if hasattr(step, "y")}
+    assert steps["logits"] == "block_linear"
+    assert 0 < relative_error(model.logits(TOKENS), runtime_logits(path, TOKENS)) < 1e-3
+
+
 def test_codes_of_the_runtimes_quantizer_stay(tmp_path):
     quantizer = pytest.importorskip("onnxruntime.quantization.matmul_nbits_quantizer")
     path = write_decoder(tmp_path, Form())

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.graph import Model, Node
+from intact.graph import Constants, Model, Namer, Node, new_constant
 from intact.lm.decoders.weight_encoder import FLOAT, KEEP
 from intact.lm.sequence_cache import STATE_ROWS
 from intact.ptq.blocks import BlockFormat, quantize_weights
@@ -40,6 +40,8 @@ def quantize_exported(
         got = f"'{min(unknown)}', in a file whose layers have names of their own"
         raise QuantValueError("bits_of", got, _HEAD, "load the Hugging Face folder that it was exported from")
     head = head_node(model).name or ""
+    if format not in (KEEP, FLOAT) or bits_of.get(_HEAD, format) not in (KEEP, FLOAT):
+        _part_head_from_embedding(model)
     head_format = bits_of.get(_HEAD, format)
     if format in (KEEP, FLOAT):
         if head_format in (KEEP, FLOAT):
@@ -61,6 +63,21 @@ def quantize_exported(
 
 _POWERS = (16, 32, 64, 128, 256)
 """Blocks that MatMulNBits has."""
+
+
+def _part_head_from_embedding(model: Model) -> None:
+    """Give the head a matrix of its own, where the table of embeddings is one with it, in place.
+
+    Before: ``MatMul(x, Transpose(embeddings))``.  After: ``MatMul(x, a copy)``, whose codes the head gets.
+    """
+    head = head_node(model)
+    weight = head.inputs[1] if len(head.inputs) > 1 else None
+    if weight is None or (weight.const_value is not None and len(weight.uses()) == 1):
+        return
+    array = Constants(model.graph)(weight)
+    if array is not None and array.ndim == 2:
+        name = Namer(model.graph)(f"{head.name}.weight")
+        head.replace_input_with(1, new_constant(model.graph, name, np.ascontiguousarray(array)))
 
 
 def head_node(model: Model) -> Node:
