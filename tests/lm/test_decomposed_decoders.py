@@ -268,9 +268,19 @@ def test_float_weights_get_codes(tmp_path, options, kind):
 def test_a_head_that_is_the_embedding_gets_codes(tmp_path, weights):
     path = write_decoder(tmp_path, Form(tied=True))
     model = lm.load(path, threads=1, weights=weights, bits_of={"head": "int8"}, block=16)
-    steps = {step.y: step.kind for step in model.engine.plan.steps if hasattr(step, "y")}
-    assert steps["logits"] == "block_linear"
+    steps = {step.y: step for step in model.engine.plan.steps if hasattr(step, "y")}
+    assert (steps["logits"].kind, steps["embedding"].kind) == ("block_linear", "block_gather")
+    assert steps["logits"].weight == steps["embedding"].weight
     assert 0 < relative_error(model.logits(TOKENS), runtime_logits(path, TOKENS)) < 1e-3
+
+
+def test_the_embedding_has_a_format_of_its_own(tmp_path):
+    path = write_decoder(tmp_path, Form())
+    model = lm.load(path, threads=1, weights="int8", bits_of={"embedding": "float32"}, block=16)
+    assert "block_gather" not in {step.kind for step in model.engine.plan.steps}
+    model = lm.load(path, threads=1, weights="keep", bits_of={"embedding": "int6"}, block=16)
+    assert {step.bits for step in model.engine.plan.steps if step.kind == "block_gather"} == {6}
+    assert 0 < relative_error(model.logits(TOKENS), runtime_logits(path, TOKENS)) < 1e-2
 
 
 def test_codes_of_the_runtimes_quantizer_stay(tmp_path):

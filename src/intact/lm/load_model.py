@@ -41,7 +41,7 @@ def load_model(
             ONNX file, or a folder with one, as onnxruntime-genai's builder, `optimum` or torch's exporters
             write it. Or a torch module of transformers, a causal language model.
         weights, block, bits_of: As for `weight_encoder`; a saved model has its own. Of an ONNX file float
-            weights are rounded, and `bits_of` may name "head" alone.
+            weights are rounded, and `bits_of` may name "head" and "embedding" alone.
         activations: What layers with codes multiply: "dynamic-int8", codes in blocks with ranges of their
             own; or "float", slower, where nothing but the weights is rounded.
         positions: The longest sequence; None: what the model was trained for, at most 8192.

@@ -9,12 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.graph import Constants, Model, Namer, Node, new_constant
+from intact.formats import BLOCK_INPUTS, block_inputs
+from intact.graph import (
+    Constants,
+    Inserter,
+    Model,
+    Namer,
+    Node,
+    is_op,
+    new_constant,
+    ops,
+    prune,
+    replace,
+)
 from intact.lm.decoders.weight_encoder import FLOAT, KEEP
 from intact.lm.sequence_cache import STATE_ROWS
-from intact.ptq.blocks import BlockFormat, quantize_weights
+from intact.ptq.blocks import BlockFormat, quantize_weights, round_to_nearest
 
-_HEAD = "head"
+_HEAD, _EMBEDDING = "head", "embedding"
 
 
 def quantize_exported(
@@ -28,21 +40,30 @@ def quantize_exported(
         windows: Tokens of a text, [length] each; none: codes are the nearest ones.
         format, block, method, activations: As for `intact.ptq.quantize_weights`; formats "keep" and "float32"
             change nothing.
-        bits_of: The format of "head", where it has another one.
+        bits_of: Formats of "head" and "embedding", where they have others.
         progress: Show a progress bar.
     Returns:
         An onnx-ir model.
     Raises:
         QuantValueError: A setting is wrong, or no product has float weights.
     """
-    unknown = set(bits_of) - {_HEAD, "embedding"}
+    unknown = set(bits_of) - {_HEAD, _EMBEDDING}
     if unknown:
         got = f"'{min(unknown)}', in a file whose layers have names of their own"
-        raise QuantValueError("bits_of", got, _HEAD, "load the Hugging Face folder that it was exported from")
+        raise QuantValueError(
+            "bits_of",
+            got,
+            f"{_HEAD} or {_EMBEDDING}",
+            "load the Hugging Face folder that it was exported from",
+        )
     head = head_node(model).name or ""
-    if format not in (KEEP, FLOAT) or bits_of.get(_HEAD, format) not in (KEEP, FLOAT):
-        _part_head_from_embedding(model)
     head_format = bits_of.get(_HEAD, format)
+    is_tied = False
+    if format not in (KEEP, FLOAT) or head_format not in (KEEP, FLOAT):
+        is_tied = _part_head_from_embedding(model)
+    table_format = bits_of.get(_EMBEDDING, head_format if is_tied else format)
+    if table_format not in (KEEP, FLOAT):
+        _quantize_table(model, BlockFormat(table_format, block))
     if format in (KEEP, FLOAT):
         if head_format in (KEEP, FLOAT):
             return model
@@ -65,19 +86,45 @@ _POWERS = (16, 32, 64, 128, 256)
 """Blocks that MatMulNBits has."""
 
 
-def _part_head_from_embedding(model: Model) -> None:
+def _part_head_from_embedding(model: Model) -> bool:
     """Give the head a matrix of its own, where the table of embeddings is one with it, in place.
+
+    Returns:
+        Whether they were one.
 
     Before: ``MatMul(x, Transpose(embeddings))``.  After: ``MatMul(x, a copy)``, whose codes the head gets.
     """
     head = head_node(model)
     weight = head.inputs[1] if len(head.inputs) > 1 else None
     if weight is None or (weight.const_value is not None and len(weight.uses()) == 1):
-        return
+        return False
     array = Constants(model.graph)(weight)
     if array is not None and array.ndim == 2:
         name = Namer(model.graph)(f"{head.name}.weight")
         head.replace_input_with(1, new_constant(model.graph, name, np.ascontiguousarray(array)))
+    return array is not None
+
+
+def _quantize_table(model: Model, grid: BlockFormat) -> None:
+    """Give the table of tokens codes on a grid, in place: its Gather becomes a BlockGather."""
+    tokens = next(value for value in model.graph.inputs if value.name == "tokens")
+    for node in [use.node for use in tokens.uses() if is_op(use.node, "Gather") and use.idx == 1]:
+        table, output = Constants(model.graph)(node.inputs[0]), node.outputs[0]
+        if table is None or table.ndim != 2 or table.dtype != np.float32 or ops.Gather.of(node).axis != 0:
+            continue
+        arrays, attributes = block_inputs(round_to_nearest(table, grid))
+        insert = Inserter(model.graph, node, Namer(model.graph))
+        last = max(map(BLOCK_INPUTS.index, arrays))
+        constants = [
+            insert.constant(f"{_EMBEDDING}.{name}", arrays[name]) if name in arrays else None
+            for name in BLOCK_INPUTS[: last + 1]
+        ]
+        rows = insert.node(
+            "BlockGather", [tokens, *constants], _EMBEDDING, dtype=output.dtype, shape=output.shape,
+            domain=ops.BlockLinear.domain, **attributes,
+        )  # fmt: skip
+        replace(node, rows, Namer(model.graph))
+    prune(model)
 
 
 def head_node(model: Model) -> Node:
