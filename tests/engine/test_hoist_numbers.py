@@ -14,7 +14,7 @@ from intact.engine.lower import lower
 SIZES = (2, 3, 4, 5)
 
 
-def scaled_transpose(
+def transpose_and_scale(
     op_type: str, number: np.ndarray, *, number_first: bool = False, twice: bool = False
 ) -> onnx.ModelProto:
     """Return ``Sigmoid(op(Transpose(Tanh(x)), number))``; twice: the Transpose is an output, too."""
@@ -37,7 +37,7 @@ def kinds(model: onnx.ModelProto) -> list[str]:
 @pytest.mark.parametrize("number_first", [False, True])
 @pytest.mark.parametrize("op_type", ["Mul", "Add", "Sub", "Div"])
 def test_it_computes_first(op_type: str, number_first: bool) -> None:
-    model = scaled_transpose(op_type, np.array([0.3], np.float32), number_first=number_first)
+    model = transpose_and_scale(op_type, np.array([0.3], np.float32), number_first=number_first)
     steps = kinds(model)
     assert steps.index("binary") < steps.index("transpose")
     x = np.random.default_rng(0).standard_normal(SIZES).astype(np.float32)
@@ -60,7 +60,7 @@ def test_it_computes_first(op_type: str, number_first: bool) -> None:
     ids=["the Transpose is read elsewhere", "a number for each column", "an axis more"],
 )
 def test_the_transpose_stays_in_front(number: np.ndarray, twice: bool) -> None:
-    model = scaled_transpose("Mul", number, twice=twice)
+    model = transpose_and_scale("Mul", number, twice=twice)
     if number.ndim > 4:
         model.graph.output[0].type.tensor_type.shape.dim.insert(
             0, onnx.TensorShapeProto.Dimension(dim_value=1)

@@ -1,4 +1,4 @@
-"""Branches that an input selects are lowered as the main graph is: older forms, dynamic ranges, no warning."""
+"""Branches that an input selects are lowered as the main graph is: older forms and dynamic ranges."""
 
 from __future__ import annotations
 

@@ -56,7 +56,6 @@ from intact.graph.infer.branches import (
     deciding_inputs,
     extract_subgraph,
     graft,
-    inner_graphs,
     inputs_behind,
     outer_values,
 )
@@ -66,7 +65,7 @@ from intact.graph.infer.inference import DOUBTFUL, forget_doubtful_names, refres
 from intact.graph.infer.layer_sizes import layer_sizes
 from intact.graph.infer.specialize import specialize
 from intact.graph.infer.unknown_operators import ForeignNode, rename_foreign
-from intact.graph.ops.attributes import subgraphs
+from intact.graph.ops.attributes import inner_graphs, subgraphs
 from intact.graph.opset.downgrade import (
     MAX_OPSET,
     MIN_OPSET,

@@ -108,6 +108,6 @@ def before_placement(
         return decomposed
 
     decomposed = Pass("write out compounds", decompose_all)
-    taken = (OF_BRANCHES,) if values else ()
+    of_branches = (OF_BRANCHES,) if values else ()
     fixed = silent("fix sizes", fix)
-    return (ONE_FORM, fixed, *taken, pipelines.FOUR_BITS, decomposed, *_IN_PLAIN_OPERATORS)
+    return (ONE_FORM, fixed, *of_branches, pipelines.FOUR_BITS, decomposed, *_IN_PLAIN_OPERATORS)

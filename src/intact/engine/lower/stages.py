@@ -165,12 +165,12 @@ def _select_steps(state: Lowering) -> None:
             break
         stays |= more
     state.notes += state.propagation_notes
-    if any(is_dynamic(node) and not has_stored_codes(node) for node in _left(state)):
+    if any(is_dynamic(node) and not has_stored_codes(node) for node in _foreign_nodes(state)):
         state.notes.append(DYNAMIC)
 
 
-def _left(state: Lowering) -> Iterator[Node]:
-    """Yield the nodes that ONNX Runtime runs in every case: branches that an input selects are lowered then."""
+def _foreign_nodes(state: Lowering) -> Iterator[Node]:
+    """Yield the nodes that ONNX Runtime always runs: branches that an input selects are lowered later."""
     assert state.propagated is not None and state.builder is not None
     has_selected = bool(deciding_inputs(state.model))
     for node in state.propagated.graph:

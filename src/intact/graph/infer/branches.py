@@ -139,11 +139,6 @@ def _constant(value: ir.Value, constants: Constants) -> ir.Value:
     return ir.Value(name=value.name, type=type_, shape=ir.Shape(tensor.shape.numpy()), const_value=tensor)
 
 
-def inner_graphs(node: ir.Node) -> dict[str, ir.Graph]:
-    """Return the graphs that are attributes of `node`, by the names of the attributes."""
-    return {name: value for name, value in attributes.values(node).items() if isinstance(value, ir.Graph)}
-
-
 def outer_values(graph: ir.Graph) -> list[ir.Value]:
     """List the values of outer graphs that `graph`, and graphs within, read."""
     inner = {value for inner_graph in with_subgraphs(graph) for value in values_of(inner_graph)}

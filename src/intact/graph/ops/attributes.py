@@ -112,6 +112,14 @@ def subgraphs(node: ir.Node) -> list[ir.Graph]:
     return graphs
 
 
+def inner_graphs(node: ir.Node) -> dict[str, ir.Graph]:
+    """Return the graphs that are attributes of `node` itself, each by the attribute's name."""
+    kind = ir.AttributeType.GRAPH
+    return {
+        name: attribute.value for name, attribute in node.attributes.data.items() if attribute.type == kind
+    }
+
+
 def graph(node: ir.Node, name: str) -> ir.Graph:
     """Read an attribute as a graph.
 
