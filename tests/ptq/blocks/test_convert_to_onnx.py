@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import helper
 from tests.formats.model_cases import CONFIGS, int4, write_folder, write_gguf_file
 from tests.numerics.block_cases import plain
-from tests.onnx_models import onnx_model
+from tests.onnx_models import onnx_graph, onnx_model
 
 import intact
 from intact import graph
@@ -47,6 +47,22 @@ def model_of(
         "layers.0.down.weight": down,
     }
     return onnx_model(nodes, {"x": [3, up.shape[1]]}, {"y": [3, len(down)]}, constants)
+
+
+def branches_of(up: NDArray, down: NDArray) -> onnx.ModelProto:
+    """Return a model whose two branches multiply by the same matrices."""
+    constants = {"onnx::MatMul_17": np.ascontiguousarray(up.T), "layers.0.down.weight": down}
+    branches = {}
+    for side, function in (("then_branch", "Relu"), ("else_branch", "Tanh")):
+        nodes = [
+            helper.make_node("MatMul", ["x", "onnx::MatMul_17"], ["a"], "/model/layers.0/up/MatMul"),
+            helper.make_node(function, ["a"], ["b"]),
+            helper.make_node("Gemm", ["b", "layers.0.down.weight"], ["c"], "last", transB=1),
+        ]
+        branches[side] = onnx_graph(nodes, (), {"c": [3, len(down)]})
+    inputs = {"x": [3, up.shape[1]], "cached": (onnx.TensorProto.BOOL, [1])}
+    choice = helper.make_node("If", ["cached"], ["y"], "choice", **branches)
+    return onnx_model([choice], inputs, {"y": [3, len(down)]}, constants)
 
 
 def floats(weights: BlockWeights) -> NDArray[np.float32]:
@@ -164,3 +180,21 @@ def test_what_it_refuses(tmp_path: Path, rng: np.random.Generator) -> None:
         convert_to_onnx(folder, grouped_source)
     with pytest.raises(QuantValueError, match="no tensor with codes"):
         convert_to_onnx(write_gguf_file(tmp_path / "floats.gguf", {}, {"a": ones}), source)
+
+
+@pytest.mark.parametrize("operator", [None, "MatMulNBits"])
+def test_branches_share_the_codes_of_the_file(
+    tmp_path: Path, rng: np.random.Generator, operator: str | None
+) -> None:
+    up, down = int4(rng), int4(rng, n=32, k=64)
+    layers = {"model.layers.0.up": up, "model.layers.0.down": down}
+    path = write_folder(tmp_path / "in", "compressed-tensors", layers, {})
+    result = convert_to_onnx(path, branches_of(near(up, rng), near(down, rng)), operator=operator)
+    assert sorted(result.layers.values()) == ["model.layers.0.down.weight", "model.layers.0.up.weight"]
+    assert not result.in_float and not result.unused
+    result.save(tmp_path / "out.onnx")
+    engine = intact.compile(tmp_path / "out.onnx")
+    for cached in (True, False):
+        x = {"x": rng.normal(size=(3, 128)).astype(np.float32), "cached": np.array([cached])}
+        want = Session(branches_of(floats(up), floats(down)).SerializeToString()).run(x)["y"]
+        np.testing.assert_allclose(engine.run(x)["y"], want, rtol=0, atol=1e-4 * np.abs(want).max())
