@@ -53,11 +53,13 @@ from intact.graph.infer.branches import (
     SIDES,
     Branch,
     branches_of,
+    constants_of,
     deciding_inputs,
-    extract_subgraph,
+    extract_section,
     graft,
     inputs_behind,
     outer_values,
+    read_values,
 )
 from intact.graph.infer.custom_operators import register_operator
 from intact.graph.infer.data_dependent_shapes import find_data_dependent_shapes, size_inputs
@@ -157,7 +159,7 @@ __all__ = [
     "deciding_inputs",
     "emit_qdq",
     "evaluate_call",
-    "extract_subgraph",
+    "extract_section",
     "find_block_weights",
     "float_dynamic",
     "fold_batchnorm",
@@ -192,6 +194,8 @@ __all__ = [
     "parse_model",
     "part",
     "outer_values",
+    "constants_of",
+    "read_values",
     "output_types",
     "parts_of",
     "take_floats_for_doubles",

@@ -60,7 +60,7 @@ class Branch:
         Values that it reads of the main graph become inputs of the same names, or initializers where they are
         constant.
         """
-        return extract_subgraph(self.around, ops.If.branch(self.node, self.side))
+        return _extract_branch(self.around, ops.If.branch(self.node, self.side))
 
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
@@ -82,14 +82,10 @@ def branches_of(model: ir.Model) -> Iterator[Branch]:
                 yield Branch(model, node, side, reads)
 
 
-def extract_subgraph(model: ir.Model, subgraph: ir.Graph) -> ir.Model:
-    """Build a model from a clone of a graph within a node of the main graph; weights are shared.
-
-    Values that it reads of the main graph become inputs of the same names, or initializers where they are
-    constant.
-    """
-    constants, outer = Constants(model.graph), outer_values(subgraph)
-    graph = subgraph.clone(allow_outer_scope_values=True)
+def _extract_branch(model: ir.Model, branch: ir.Graph) -> ir.Model:
+    """Build a model from a clone of `branch`; weights are shared."""
+    constants, outer = Constants(model.graph), outer_values(branch)
+    graph = branch.clone(allow_outer_scope_values=True)
     nodes = set(all_nodes(graph))
     for value in outer:
         stand_in = _constant(value, constants) if value in constants else _input(value)
@@ -144,6 +140,59 @@ def outer_values(graph: ir.Graph) -> list[ir.Value]:
     inner = {value for inner_graph in with_subgraphs(graph) for value in values_of(inner_graph)}
     read = (value for node in all_nodes(graph) for value in node.inputs)
     return list(dict.fromkeys(value for value in read if value is not None and value not in inner))
+
+
+def extract_section(
+    model: ir.Model, graphs: Sequence[ir.Graph], inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+) -> ir.Model:
+    """Extract what computes values of a graph as a model in memory, which shares its weights with `model`.
+
+    Args:
+        model: Not changed.
+        graphs: From the main graph inwards, the last one with `outputs`.
+        inputs: Values of any of them, which become inputs.
+        outputs: Values that depend on nothing but inputs and constants.
+    """
+    seen, waiting = set(inputs), list(outputs)
+    needed, initializers = set[ir.Node](), list[ir.Value]()
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if (node := value.producer()) is None:
+            initializers.append(value)
+        elif node not in needed:
+            needed.add(node)
+            waiting += read_values(node)
+    initializers.sort(key=lambda value: value.name or "")
+    nodes = [node for graph in graphs for node in graph if node in needed]
+    view = ir.GraphView(
+        list(inputs), list(outputs), nodes=nodes, initializers=initializers, name=graphs[-1].name,
+        opset_imports=model.graph.opset_imports,
+    )  # fmt: skip
+    return ir.Model(view.clone(), ir_version=model.ir_version, functions=list(model.functions.values()))
+
+
+def read_values(node: ir.Node) -> list[ir.Value]:
+    """List what a node reads, also in graphs within it; some values more than once."""
+    values = [value for value in node.inputs if value is not None]
+    return values + [value for graph in subgraphs(node) for value in outer_values(graph)]
+
+
+def constants_of(graphs: Sequence[ir.Graph]) -> set[ir.Value]:
+    """Return the values that depend on no input, in a graph and in those around it; computes nothing.
+
+    Args:
+        graphs: From the main graph inwards.
+    """
+    found = set[ir.Value]()
+    for graph in graphs:
+        found |= {value for value in graph.initializers.values() if not value.is_graph_input()}
+        for node in graph:
+            if all(value is None or value in found for value in node.inputs) and foldable(node):
+                found.update(node.outputs)
+    return found
 
 
 def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:

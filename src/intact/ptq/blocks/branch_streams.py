@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 
-from intact.graph import SIDES, Constants, Model, Node, extract_subgraph, inner_graphs
+from intact.graph import SIDES, Constants, Model, Node, constants_of, inner_graphs, outer_values
 from intact.ptq.blocks.layer_stream import LayerStream, Rows, join_rows
 from intact.ptq.blocks.linear_layers import LinearLayer, Path
 from intact.ptq.data.model_inputs import Feeds
@@ -26,7 +25,7 @@ class BranchStreams:
         inputs = list(batches)
         self.count = len(models)
         self._streams: dict[Path, _Streams | None] = {
-            (): tuple(LayerStream(partial(_itself, model), inputs) for model in models)
+            (): tuple(LayerStream(model, (model.graph,), inputs) for model in models)
         }
 
     def rows(self, layer: LinearLayer) -> Iterator[tuple[Rows, ...]]:
@@ -60,10 +59,6 @@ class BranchStreams:
         return self._streams[path]
 
 
-def _itself(model: Model) -> Model:
-    return model
-
-
 def _enter(streams: _Streams, node: str, side: str) -> _Streams | None:
     """Return the streams of a branch, on the batches that take it in all models; None where none does."""
     conditions = zip(*(_conditions(stream, node) for stream in streams), strict=True)
@@ -72,34 +67,29 @@ def _enter(streams: _Streams, node: str, side: str) -> _Streams | None:
         return None
     entered = []
     for stream in streams:
-        open_branch = partial(_extract_branch, stream, node, side)
-        names = [value.name or "" for value in open_branch().graph.inputs]
-        if stream.batches and not stream.batches[0].keys() >= set(names):
+        branch, constants = inner_graphs(_node(stream, node))[side], constants_of(stream.graphs)
+        names = {value.name or "" for value in outer_values(branch) if value not in constants}
+        if not stream.batches[0].keys() >= names:
             return None  # it reads a list of tensors
         feeds = [
             {name: tensors[name] for name in names}
             for tensors, is_in in zip(stream.batches, is_taken, strict=True)
             if is_in
         ]
-        entered.append(LayerStream(open_branch, feeds))
+        entered.append(LayerStream(stream.model, (*stream.graphs, branch), feeds))
     return tuple(entered)
-
-
-def _extract_branch(stream: LayerStream, node: str, side: str) -> Model:
-    model = stream.open_model()
-    return extract_subgraph(model, inner_graphs(_node(model, node))[side])
 
 
 def _conditions(stream: LayerStream, node: str) -> Iterator[bool]:
     """Yield the condition of an If for each batch."""
-    model = stream.open_model()
-    (condition,) = _node(model, node).inputs
-    constant = Constants(model.graph)(condition)
+    (condition,) = _node(stream, node).inputs
     assert condition is not None
+    name = condition.name or ""
     for tensors in stream.batches:
-        value = tensors[condition.name or ""] if constant is None else constant
-        yield bool(value.reshape(-1)[0])
+        value = tensors[name] if name in tensors else Constants(stream.model.graph)(condition)
+        if value is not None:
+            yield bool(value.reshape(-1)[0])
 
 
-def _node(model: Model, name: str) -> Node:
-    return next(node for node in model.graph if node.name == name)
+def _node(stream: LayerStream, name: str) -> Node:
+    return next(node for node in stream.graphs[-1] if node.name == name)

@@ -6,23 +6,22 @@ are kept, for every batch of the calibration data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.graph import (
-    Constants,
+    Graph,
     Model,
-    Node,
     Session,
     Value,
+    constants_of,
+    extract_section,
     is_block_operator,
-    outer_values,
-    part,
+    read_values,
     strip_dynamic,
-    subgraphs,
 )
 from intact.ptq.data.model_inputs import Feeds
 
@@ -34,16 +33,17 @@ class LayerStream:
     """Gives the inputs of one layer after the other.
 
     Args:
-        open_model: Returns the model, which may have changed between two calls of `advance` behind the node
-            that the last one named; names of values stay.
-        batches: Of its inputs, checked.
+        model: May be changed between two calls of `advance` behind the node that the last one named; names
+            of values stay.
+        graphs: From its main graph inwards, the last one with the layers.
+        batches: Of the inputs of that graph, and of what it reads of the others, checked.
 
     Attributes:
         batches: Tensors that later nodes read, by name, of each batch.
     """
 
-    def __init__(self, open_model: Callable[[], Model], batches: Iterable[Feeds]) -> None:
-        self.open_model = open_model
+    def __init__(self, model: Model, graphs: Sequence[Graph], batches: Iterable[Feeds]) -> None:
+        self.model, self.graphs = model, tuple(graphs)
         self.batches = [dict(feeds) for feeds in batches]
         self._passed: set[str | None] = set()
 
@@ -55,25 +55,24 @@ class LayerStream:
         """
         if name in self._passed:
             return False
-        model = self.open_model()
-        nodes = list(model.graph)
+        nodes = list(self.graphs[-1])
         place = next(number for number, node in enumerate(nodes) if node.name == name)
-        constants = Constants(model.graph)
-        front = set(nodes[:place])
+        constants = constants_of(self.graphs)
+        later = {value for node in nodes[place:] for value in node.outputs}
         needed = {
             value.name or "": value
-            for later in nodes[place:]
-            for value in _inputs_of(later)
-            if value not in constants and (value.producer() in front or value.is_graph_input())
+            for node in nodes[place:]
+            for value in read_values(node)
+            if value not in constants and value not in later
         }
         stored = set(self.batches[0]) if self.batches else set()
         missing = {name: value for name, value in needed.items() if name not in stored}
         if missing and self.batches:
-            self._run(model, needed, missing, stored)
+            self._run(needed, missing, stored)
         for tensors in self.batches:
             for other in tensors.keys() - needed.keys():
                 del tensors[other]
-        self._passed |= {node.name for node in front}
+        self._passed |= {node.name for node in nodes[:place]}
         return True
 
     def tensors(self, name: str) -> Iterator[NDArray]:
@@ -89,12 +88,10 @@ class LayerStream:
                 )
             yield tensors[name]
 
-    def _run(
-        self, model: Model, needed: dict[str, Value], missing: dict[str, Value], stored: set[str]
-    ) -> None:
+    def _run(self, needed: dict[str, Value], missing: dict[str, Value], stored: set[str]) -> None:
         feeds = _leaves(missing.values(), stored)
         names = [value.name or "" for value in feeds]
-        section = part(model, feeds, list(missing.values()))
+        section = extract_section(self.model, self.graphs, feeds, list(missing.values()))
         if any(map(is_block_operator, section.graph.all_nodes())):  # ONNX Runtime has no such operators
             strip_dynamic(section)
         session = Session(section, folded=True)
@@ -117,14 +114,6 @@ def join_rows(tensors: Iterable[tuple[NDArray, ...]]) -> Iterator[tuple[Rows, ..
         yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
 
 
-def _inputs_of(node: Node) -> list[Value]:
-    """Return what a node reads of its graph, its subgraphs included."""
-    values = [value for value in node.inputs if value is not None]
-    for graph in subgraphs(node):
-        values += outer_values(graph)
-    return values
-
-
 def _leaves(targets: Iterable[Value], stored: set[str]) -> list[Value]:
     """Return the stored values from which `targets` are computed, in the order in which they are met."""
     waiting, seen, leaves = list(targets), set(), []
@@ -136,5 +125,5 @@ def _leaves(targets: Iterable[Value], stored: set[str]) -> list[Value]:
         if value.name in stored:
             leaves.append(value)
         elif (producer := value.producer()) is not None:
-            waiting += _inputs_of(producer)
+            waiting += read_values(producer)
     return leaves
