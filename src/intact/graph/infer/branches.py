@@ -186,13 +186,13 @@ def constants_of(graphs: Sequence[ir.Graph]) -> set[ir.Value]:
     Args:
         graphs: From the main graph inwards.
     """
-    found = set[ir.Value]()
+    constants = set[ir.Value]()
     for graph in graphs:
-        found |= {value for value in graph.initializers.values() if not value.is_graph_input()}
+        constants |= {value for value in graph.initializers.values() if not value.is_graph_input()}
         for node in graph:
-            if all(value is None or value in found for value in node.inputs) and foldable(node):
-                found.update(node.outputs)
-    return found
+            if all(value is None or value in constants for value in node.inputs) and foldable(node):
+                constants.update(node.outputs)
+    return constants
 
 
 def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
