@@ -60,6 +60,7 @@ from intact.graph.infer.branches import (
     inputs_behind,
     outer_values,
     read_values,
+    selected_ifs,
 )
 from intact.graph.infer.custom_operators import register_operator
 from intact.graph.infer.data_dependent_shapes import find_data_dependent_shapes, size_inputs
@@ -219,6 +220,7 @@ __all__ = [
     "replace",
     "run_stages",
     "save",
+    "selected_ifs",
     "separate_names",
     "set_initializer",
     "set_opset",

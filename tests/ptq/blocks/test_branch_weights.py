@@ -257,6 +257,28 @@ def test_branches_within_branches_and_bodies_of_loops(operator: str, loop: bool)
         np.testing.assert_array_equal(got, intact.run_reference(result.proto, inputs)["y"])
 
 
+def test_our_own_operator_stays_out_of_branches_on_data() -> None:
+    model = decoder()
+    names = {"zero": np.float32(0)}
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["mean"], keepdims=0),
+        helper.make_node("Greater", ["mean", "zero"], ["positive"]),
+    ]
+    (choice,) = [node for node in model.graph.node if node.op_type == "If"]
+    choice.input[0] = "positive"
+    chain = [*nodes, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(chain)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in names.items())
+    with pytest.raises(QuantValueError, match="has no BlockLinear"):
+        quantize_weights(model, weights="int5", operator="BlockLinear", progress=False)
+    result = quantize_weights(model, weights="int8", progress=False)
+    engine = intact.compile(result.proto, threads=1)
+    for seed in range(4):
+        got, want = engine.run(feeds(True, seed))["y"], run(result.proto, feeds(True, seed))
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-4 * np.abs(want).max())
+
+
 def test_equal_matrices_of_one_graph_stay_apart() -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"], "first"),

@@ -57,11 +57,6 @@ class LinearLayer:
         return self, *self.twins
 
     @property
-    def is_in_loop(self) -> bool:
-        """True for a layer in the body of a loop, or in another graph that is no branch."""
-        return any(side not in SIDES for _, side in self.path)
-
-    @property
     def source(self) -> Value:
         """The tensor that it multiplies."""
         source = self.node.inputs[0]

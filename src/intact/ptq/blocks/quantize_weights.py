@@ -40,7 +40,7 @@ from intact.ptq.blocks.write_layers import (
 from intact.ptq.data.batches import open_data
 from intact.ptq.data.model_inputs import Feeds, inputs_of
 
-_LOOP = "ONNX Runtime runs the body of its loop, and has no BlockLinear"
+_FOREIGN = "ONNX Runtime runs the branch or loop around it, and has no BlockLinear"
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
         graph.upgrade_opset(model, QDQ_OPSET)
     layers, reasons = find_linear_layers(model, settings.include, settings.exclude)
     if settings.file_operator == "BlockLinear":
-        reasons |= {layer.name: _LOOP for layer in layers if layer.is_in_loop}
-        layers = [layer for layer in layers if not layer.is_in_loop]
+        layers, foreign = _split_foreign(model, layers)
+        reasons |= {twin.name: _FOREIGN for layer in foreign for twin in layer.all}
     if not layers:
         raise QuantValueError(
             "model", "no MatMul or Gemm with a constant matrix of floats", "at least one",
@@ -180,6 +180,18 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
     fold_channel_scales(model, result.muls)  # at the end: streams hold tensors as they were
     graph.share_initializers(model)
     return result
+
+
+def _split_foreign(
+    model: Model, layers: Sequence[LinearLayer]
+) -> tuple[list[LinearLayer], list[LinearLayer]]:
+    """Split off the layers in bodies of loops, and in branches that no input selects: these are no plans."""
+    selected = graph.selected_ifs(model)
+    parts: tuple[list[LinearLayer], list[LinearLayer]] = [], []
+    for layer in layers:
+        nodes = {node for twin in layer.all for node, _ in twin.path}
+        parts[not nodes <= selected].append(layer)
+    return parts
 
 
 def _open_streams(model: Model, data: Any, settings: BlockSettings) -> BranchStreams | None:
