@@ -41,8 +41,8 @@ Binding::Binding(Plan& plan_, const Kernels& kernels_, int threads, const KnownD
       whole_sizes_(shapes),
       layout_(layout),
       whole_places_(places),
-      sizes_(shapes),
-      places_(places),
+      sizes_(&shapes),
+      places_(&places),
       program_(program),
       owners_(owners),
       constants_(plan_.constants.size()),
@@ -56,10 +56,10 @@ View Binding::view(int value) {
   if (plan.is_constant(value)) return constant(value);
   const auto at = static_cast<size_t>(value);
   View v;
-  v.block = places_[at].block;
-  v.offset = places_[at].offset;
+  v.block = (*places_)[at].block;
+  v.offset = (*places_)[at].offset;
   v.type = tensor(value).type;
-  set_axes(v, sizes_[at], layout_.frames[at].strides);
+  set_axes(v, (*sizes_)[at], layout_.frames[at].strides);
   set_bounds(v, tensor(value));
   return v;
 }
@@ -68,10 +68,10 @@ View Binding::image(int value) const {
   const auto at = static_cast<size_t>(value);
   const Frame& frame = layout_.frames[at];
   View v;
-  v.block = places_[at].block;
-  v.offset = places_[at].offset;
+  v.block = (*places_)[at].block;
+  v.offset = (*places_)[at].offset;
   v.type = tensor(value).type;
-  set_axes(v, channels_last(sizes_[at]), channels_last(frame.strides));
+  set_axes(v, channels_last((*sizes_)[at]), channels_last(frame.strides));
   v.halo = frame.halo;
   set_bounds(v, tensor(value));
   return v;
@@ -95,7 +95,7 @@ std::span<const uint8_t> Binding::fixed_bytes(int value) const {
     fail(INTACT_UNSUPPORTED, "tensor '" + plan.name(value) + "'", "numbers that a run makes",
          "numbers that follow from sizes alone");
   }
-  const int64_t nbytes = product(elements(sizes_[at]), tensor(value).itemsize());
+  const int64_t nbytes = product(elements((*sizes_)[at]), tensor(value).itemsize());
   return held_values_.subspan(whole_places_[at].offset, static_cast<size_t>(nbytes));
 }
 
@@ -121,15 +121,16 @@ RealOut Binding::real_out(int value) {
 }
 
 void Binding::cut(std::vector<Shape> sizes, std::vector<Place> places) {
-  sizes_ = std::move(sizes);
-  places_ = std::move(places);
+  cut_sizes_ = std::move(sizes);
+  cut_places_ = std::move(places);
+  sizes_ = &cut_sizes_;
+  places_ = &cut_places_;
   is_cut_ = true;
 }
 
 void Binding::end_cut() {
-  if (!is_cut_) return;
-  sizes_ = whole_sizes_;
-  places_ = whole_places_;
+  sizes_ = &whole_sizes_;
+  places_ = &whole_places_;
   is_cut_ = false;
 }
 
@@ -159,7 +160,7 @@ void Binding::add_step(const PlanStep& step) {
   top_ = planned_;  // steps of one plan share their temporary memory
   for (const int value : step.writes) {
     // Of what lies whole, and is written image by image, halos are written before: neighbours share them.
-    const bool part = is_cut_ && places_[static_cast<size_t>(value)].is_window;
+    const bool part = is_cut_ && (*places_)[static_cast<size_t>(value)].is_window;
     if (!part) add_halo(value);
   }
   step_ = &step;

@@ -40,7 +40,7 @@ class Binding {
   const Codes* grid(int value) const { return plan.grid(value); }
   // Sizes, in ONNX's order: of what the step that is bound is about.
   const Shape& shape(int value) const {
-    return plan.is_tensor(value) ? sizes_[static_cast<size_t>(value)] : plan.constant(value).shape;
+    return plan.is_tensor(value) ? (*sizes_)[static_cast<size_t>(value)] : plan.constant(value).shape;
   }
 
   // A tensor, or a constant that stands for one, with its axes in ONNX's order, however its bytes lie;
@@ -122,7 +122,7 @@ class Binding {
   // What writes the halo of a tensor that is about to be written, where it has one; and all of a step.
   void add_halo(int value);
   void add_step(const PlanStep& step);
-  // Hands over the steps so far: use(std::shared_ptr<const Step>).
+  // Hands over the steps so far: use(std::unique_ptr<Step>).
   template <class Use>
   void take(const Use& use) {
     steps_before_ += made_.size();
@@ -149,13 +149,16 @@ class Binding {
   const std::vector<Shape>& whole_sizes_;
   const Layout& layout_;
   const std::vector<Place>& whole_places_;
-  std::vector<Shape> sizes_;
-  std::vector<Place> places_;
+  // Those of whole tensors, or of their parts.
+  const std::vector<Shape>* sizes_;
+  const std::vector<Place>* places_;
+  std::vector<Shape> cut_sizes_;
+  std::vector<Place> cut_places_;
   bool is_cut_ = false;
   Program& program_;
   Owners& owners_;
   std::vector<uint32_t> constants_;  // by number the block of each; 0: it has none yet
-  std::vector<std::shared_ptr<const Step>> made_;
+  std::vector<std::unique_ptr<Step>> made_;
   size_t steps_before_ = 0, held_bytes_ = 0;
   std::span<const uint8_t> held_values_;
   const std::vector<bool>* held_tensors_ = nullptr;

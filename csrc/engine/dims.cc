@@ -99,9 +99,9 @@ std::vector<int64_t> DimTable::numbers(const std::vector<Dim>& dims, const Known
 }
 
 int64_t DimTable::learn(const Dim& dim, int64_t size, KnownDims& known) const {
-  if (const auto value = value_of(dim, known)) return *value;
-  known[static_cast<size_t>(dim.text)] = size;
-  return size;
+  auto& value = known[static_cast<size_t>(dim.text)];
+  if (!value) value = value_of(dim, known).value_or(size);
+  return *value;
 }
 
 }  // namespace intact::engine

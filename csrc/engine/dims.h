@@ -30,7 +30,7 @@ class DimTable {
   std::optional<int64_t> value_of(const Dim& dim, const KnownDims& known) const;
   // The same of several. Throws Failure where nobody knows one.
   std::vector<int64_t> numbers(const std::vector<Dim>& dims, const KnownDims& known) const;
-  // What a size is: as known, or as the known ones tell, or else `size`, which is known then.
+  // What a named size is: as known, or as the known ones tell, or else `size`. It is known then.
   int64_t learn(const Dim& dim, int64_t size, KnownDims& known) const;
   size_t size() const { return texts_.size(); }
   const std::string& text(const Dim& dim) const { return texts_[static_cast<size_t>(dim.text)]; }

@@ -38,8 +38,8 @@ struct TooLarge : Failure {
 };
 
 // "<where>: got <got>, want <want>".
-[[noreturn]] INTACT_APART inline void fail(intact_status status, const std::string& where, const std::string& got,
-                              const std::string& want) {
+[[noreturn]] INTACT_APART inline void fail(intact_status status, const std::string& where,
+                                           const std::string& got, const std::string& want) {
   throw Failure(status, where, got.substr(0, 200), want);
 }
 

@@ -43,7 +43,7 @@ int64_t get_signed(const uint8_t*& from) {
 
 void Step::declare(const View& view, bool writes, size_t slack) {
   demand(view.rank >= 0 && view.rank <= kMaxRank, "a view has more axes than kMaxRank");
-  const bool has_halo = view.halo != decltype(view.halo){};
+  const bool has_halo = (view.halo[0] | view.halo[1] | view.halo[2] | view.halo[3]) != 0;
   Writer to;
   to.put((writes ? kWrites : 0) | (has_halo ? kHasHalo : 0));
   to.put(static_cast<uint64_t>(view.type));

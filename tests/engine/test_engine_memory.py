@@ -30,6 +30,27 @@ def test_what_is_alive_together_does_not_overlap(spans):
                 assert offsets[first] + spans[first][0] + SLACK <= offsets[second]
 
 
+@given(SPANS, st.sampled_from([1, 11, 40]))
+def test_the_largest_lie_lowest(spans, apart):
+    """Spans of long plans, which are listed by periods of steps, lie as if each were compared with all."""
+    spans = [(nbytes, begin * apart, end * apart) for nbytes, begin, end in spans]
+    placed: list[tuple[int, int, int, int]] = []  # offset, its end, first and last step
+    expected = {}
+    for i in sorted(range(len(spans)), key=lambda i: -spans[i][0]):
+        nbytes, begin, end = spans[i]
+        size, offset = -(-(nbytes + SLACK) // 64) * 64, 0
+        for low, high, first, last in sorted(placed):
+            if first <= end and last >= begin:
+                if low - offset >= size:
+                    break
+                offset = max(offset, high)
+        placed.append((offset, offset + size, begin, end))
+        expected[i] = offset
+    assert place_spans(spans) == (
+        [expected[i] for i in range(len(spans))], max((high for _, high, _, _ in placed), default=0)
+    )  # fmt: skip
+
+
 def test_a_chain_takes_two_places():
     """Each tensor lies where the one before the last did."""
     assert place_spans([(1000, i, i + 1) for i in range(9)])[1] == 2 * 1088

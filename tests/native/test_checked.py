@@ -59,6 +59,29 @@ def test_a_view_that_leaves_its_tensor_is_refused():
                 program.add(step)
 
 
+def test_a_view_fits_in_any_tensor_around_it():
+    """Tensors of other steps share memory, and are declared in any order."""
+    program = Program()
+    program.arena(512)
+    for offset, size in ((300, 20), (64, 256), (100, 40), (0, 16)):
+        program.tensor(offset, size)
+    for offset, size, fits in (
+        (64, 256, True),
+        (110, 200, True),
+        (310, 10, True),
+        (0, 16, True),
+        (16, 1, False),
+        (300, 21, False),
+        (0, 100, False),
+    ):
+        step = moves.fill(View(0, offset, "uint8", (size,), (1,)), 7)
+        if fits:
+            program.add(step)
+        else:
+            with pytest.raises(ValueError, match="leaves its tensor"):
+                program.add(step)
+
+
 @pytest.mark.parametrize("isa", ["", "none"], ids=["best", "plain"])
 @pytest.mark.parametrize("kind", test_empty_images.KINDS)
 def test_layers_over_much_and_nothing(kind, isa, monkeypatch):

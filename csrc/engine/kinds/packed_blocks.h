@@ -144,7 +144,7 @@ class PackedBlocks {
     return binding.packed(value, form, pack, type);
   }
 
-  // Numbers of blocks are float16 where that is exact: half of what a row of a product reads beside the codes.
+  // Float16 where that is exact: half of what a row of a product reads beside the codes.
   Levels levels(Binding& binding, int value, int fine, const char* form, const char* fine_form) const {
     const auto pack_reals = [&](const Bytes& b) {
       return halve_block_values(pack_block_values(b.as<float>(), n_));

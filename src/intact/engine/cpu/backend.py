@@ -27,8 +27,8 @@ from intact.engine.steps import Shape, Step
 from intact.kernels import ThreadPool, machine
 from intact.timings import Timings
 
-_STEP_BYTES = 4096
-"""Of a native step with its views, in C++ and in Python."""
+_STEP_BYTES = 1536
+"""Of a native step, in C++ and in Python."""
 
 
 class CpuBackend:
