@@ -84,7 +84,7 @@ void Program::tensor(size_t offset, size_t bytes) {
   if (offset > static_cast<size_t>(kMost) || bytes > static_cast<size_t>(kMost))
     refuse("a tensor is too large");
   const auto begin = static_cast<int64_t>(offset);
-  extents_.push_back({begin, begin + static_cast<int64_t>(bytes)});
+  intervals_.push_back({begin, begin + static_cast<int64_t>(bytes)});
   is_sorted_ = false;
 }
 
@@ -168,17 +168,18 @@ void Program::check(const Access& access) {
 
 // A view lies in a tensor if the farthest end of those that begin before it is behind it.
 void Program::check_tensor(int64_t first, int64_t last) {
-  if (extents_.empty()) return;
+  if (intervals_.empty()) return;
   if (!is_sorted_) {
-    std::sort(extents_.begin(), extents_.end(),
-              [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+    std::sort(intervals_.begin(), intervals_.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
     int64_t farthest = 0;
-    for (Extent& extent : extents_) extent.end = farthest = std::max(farthest, extent.end);
+    for (Interval& interval : intervals_) interval.end = farthest = std::max(farthest, interval.end);
     is_sorted_ = true;
   }
-  const auto behind = std::upper_bound(extents_.begin(), extents_.end(), first,
-                                       [](int64_t at, const Extent& extent) { return at < extent.begin; });
-  if (behind == extents_.begin() || behind[-1].end < last) refuse("a view leaves its tensor");
+  const auto behind =
+      std::upper_bound(intervals_.begin(), intervals_.end(), first,
+                       [](int64_t at, const Interval& interval) { return at < interval.begin; });
+  if (behind == intervals_.begin() || behind[-1].end < last) refuse("a view leaves its tensor");
 }
 
 // The arena must have its size by now.

@@ -75,11 +75,11 @@ class Program {
   void check_tensor(int64_t first, int64_t last);
   void check_window(const Window& window, size_t unit);
 
-  struct Extent {
+  struct Interval {
     int64_t begin, end;
   };
   // Of tensors. Once they are sorted, by their beginnings, each ends where the farthest so far does.
-  std::vector<Extent> extents_;
+  std::vector<Interval> intervals_;
   bool is_sorted_ = true;
   std::vector<Block> blocks_;
   std::vector<std::shared_ptr<const Step>> steps_;
