@@ -236,7 +236,7 @@ def test_quotients_of_floats_are_no_quotients_of_sizes() -> None:
     ],
 )
 def test_sizes_computed_in_floats(nodes: str, exact: bool) -> None:
-    """What float32 rounds on the way is left to it; either way the sizes are those of ONNX Runtime."""
+    """Sizes are those of ONNX Runtime, also where float32 rounds on the way."""
     source = model(
         f"""g (float[batch, width] x) => (int64[length] y) {{
             s = Shape (x)  w = Gather (s, one)  n = Cast <to = 1> (w)

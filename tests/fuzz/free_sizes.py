@@ -20,6 +20,7 @@ import onnx
 import onnxruntime as ort
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.engine.lower import lower
@@ -189,8 +190,8 @@ def mask(net: SizeNet) -> None:
     length = net.sizes_of(x, rank)[-1]
     zero, step = net.constant(0), net.constant(1)
     places = net.node("Range", zero, length, step)
-    kept = net.node(net.pick(["Less", "Greater", "LessOrEqual"]), places, net.size())
-    net.reals.append((net.node("Where", kept, x, net.constant(0.25, np.float32)), rank))
+    keepdims = net.node(net.pick(["Less", "Greater", "LessOrEqual"]), places, net.size())
+    net.reals.append((net.node("Where", keepdims, x, net.constant(0.25, np.float32)), rank))
 
 
 def fill(net: SizeNet) -> None:
@@ -247,9 +248,9 @@ def reduce(net: SizeNet) -> None:
     x, rank = net.real(2, 3, 4)
     if rank < 2:
         return
-    axis, kept = int(net.rng.integers(rank)), net.chance(0.5)
-    y = net.node(net.pick(["ReduceSum", "ReduceMax"]), x, net.constant([axis]), keepdims=int(kept))
-    net.reals.append((y, rank if kept else rank - 1))
+    axis, keepdims = int(net.rng.integers(rank)), net.chance(0.5)
+    y = net.node(net.pick(["ReduceSum", "ReduceMax"]), x, net.constant([axis]), keepdims=int(keepdims))
+    net.reals.append((y, rank if keepdims else rank - 1))
 
 
 def halve(net: SizeNet) -> None:
@@ -284,14 +285,11 @@ def make(seed: int) -> tuple[onnx.ModelProto, list[tuple[int, ...]]]:
         net.pick(STEPS)(net)
     outputs = list(dict.fromkeys([net.reals[-1][0], net.pick(net.reals)[0], net.numbers[-1]]))
     outputs = [net.node("Identity", name) if name == "x" else name for name in outputs]
-    kinds = {net.numbers[-1]: _INT}
-    infos = [helper.make_tensor_value_info(name, kinds.get(name, _FLOAT), None) for name in outputs]
+    ports = {name: (_INT if name == net.numbers[-1] else _FLOAT, None) for name in outputs}
     dims: list[int | str] = [*NAMES[:rank]]
     if rank == 4 and net.chance(0.6):
         dims[1] = CHANNELS
-    x = helper.make_tensor_value_info("x", _FLOAT, dims)
-    graph = helper.make_graph(net.nodes, "free_sizes", [x], infos, net.constants)
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    proto = onnx_model(net.nodes, {"x": dims}, ports, net.constants, opset=18, ir_version=8)
     least = 0 if net.chance(0.2) else 1
     sizes = net.rng.integers(least, MOST + 1, (SETS, rank))
     if CHANNELS in dims:

@@ -10,8 +10,8 @@
 
 namespace intact {
 
-// Few rows read weights as they are. For more, codes of 5 and 6 bits and numbers in two levels are worked out
-// in scratch, for a few panels at a time.
+// Few rows read weights as they are. For more, codes of 5 and 6 bits or of a table and numbers in two levels
+// are worked out in scratch, for a few panels at a time.
 class BlockProduct {
  public:
   struct Part {
