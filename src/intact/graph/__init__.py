@@ -57,10 +57,10 @@ from intact.graph.infer.branches import (
     deciding_inputs,
     extract_section,
     graft,
+    ifs_by_input,
     inputs_behind,
     outer_values,
     read_values,
-    selected_ifs,
 )
 from intact.graph.infer.custom_operators import register_operator
 from intact.graph.infer.data_dependent_shapes import find_data_dependent_shapes, size_inputs
@@ -220,7 +220,7 @@ __all__ = [
     "replace",
     "run_stages",
     "save",
-    "selected_ifs",
+    "ifs_by_input",
     "separate_names",
     "set_initializer",
     "set_opset",

@@ -234,7 +234,7 @@ def deciding_inputs(model: ir.Model) -> list[str]:
     return [value.name or "" for value in model.graph.inputs if value in inputs]
 
 
-def selected_ifs(model: ir.Model) -> set[str]:
+def ifs_by_input(model: ir.Model) -> set[str]:
     """Return the names of the Ifs whose condition follows from input sizes and such inputs alone."""
     constants = Constants(model.graph)
     return {node.name or "" for node in _ifs(model.graph) if _sources(node.inputs[0], constants) is not None}

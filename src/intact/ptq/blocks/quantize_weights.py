@@ -186,7 +186,7 @@ def _split_foreign(
     model: Model, layers: Sequence[LinearLayer]
 ) -> tuple[list[LinearLayer], list[LinearLayer]]:
     """Split off the layers in bodies of loops, and in branches that no input selects: these are no plans."""
-    selected = graph.selected_ifs(model)
+    selected = graph.ifs_by_input(model)
     parts: tuple[list[LinearLayer], list[LinearLayer]] = [], []
     for layer in layers:
         nodes = {node for twin in layer.all for node, _ in twin.path}
