@@ -91,8 +91,8 @@ class SizeNet:
         number = self.numbers[-1 - int(self.rng.integers(min(len(self.numbers), 6)))]
         for _ in range(int(self.rng.integers(3))):
             number = compute(self, number)
-        held = self.node("Max", number, self.constant(low))
-        return self.node("Min", held, self.constant(3 * MOST)) if self.chance(0.9) else held
+        clamped = self.node("Max", number, self.constant(low))
+        return self.node("Min", clamped, self.constant(3 * MOST)) if self.chance(0.9) else clamped
 
 
 def compute(net: SizeNet, n: str) -> str:
@@ -190,8 +190,8 @@ def mask(net: SizeNet) -> None:
     length = net.sizes_of(x, rank)[-1]
     zero, step = net.constant(0), net.constant(1)
     places = net.node("Range", zero, length, step)
-    keepdims = net.node(net.pick(["Less", "Greater", "LessOrEqual"]), places, net.size())
-    net.reals.append((net.node("Where", keepdims, x, net.constant(0.25, np.float32)), rank))
+    inside = net.node(net.pick(["Less", "Greater", "LessOrEqual"]), places, net.size())
+    net.reals.append((net.node("Where", inside, x, net.constant(0.25, np.float32)), rank))
 
 
 def fill(net: SizeNet) -> None:

@@ -34,8 +34,8 @@ struct FunctionCells {
 };
 
 // Returns nullptr if the bounds for such an epilogue are too wide to save time. `bias`: the largest
-// magnitude of a bias, or of 3 B G + 5 H where there are gains. `factors` and `offsets`: one per channel; empty
-// if those of the epilogue serve all channels.
+// magnitude of a bias, or of 3 B G + 5 H where there are gains. `factors` and `offsets`: one per channel;
+// empty if those of the epilogue serve all channels.
 std::unique_ptr<const FunctionCells> make_cells(const Epilogue& epilogue, double bias,
                                                 std::span<const float> factors = {},
                                                 std::span<const float> offsets = {});
