@@ -22,10 +22,11 @@ COMMON = {
         *(GEMM / f"{name}.cc" for name in ("cells", "pack", "groups")),
         ROOT / "csrc/base/cpu.cc",
         ROOT / "csrc/runtime/balance.cc",
+        ROOT / "csrc/runtime/step.cc",
         ROOT / "csrc/steps/conv.cc",
         ROOT / "csrc/steps/conv/conv_tiles.cc",
     ],
-    MATMUL: [ROOT / "csrc/steps/matmul.cc"],
+    MATMUL: [ROOT / "csrc/steps/matmul.cc", ROOT / "csrc/runtime/step.cc"],
 }
 OPTIONS = ["-std=c++20", "-O2", "-ffp-contract=off", "-w", f"-I{ROOT / 'csrc'}"]
 AVX512 = [

@@ -125,10 +125,12 @@ class Finish {
       const Float b = kHolds && !kBounds ? shifts_[k] : V::load(bias_ + k * kLanes);
       v[k] = V::to_float(acc[k]) * m + b;
     }
-    if (gains_ == nullptr) return;
+    if constexpr (kEnd == End::any || kBounds) {
+      if (gains_ == nullptr) return;
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      v[k] = v[k] * V::load(gains_ + k * kLanes) + V::load(gains_ + kBytes + k * kLanes);
+      for (int k = 0; k < 4; ++k) {
+        v[k] = v[k] * V::load(gains_ + k * kLanes) + V::load(gains_ + kBytes + k * kLanes);
+      }
     }
   }
 
@@ -277,6 +279,7 @@ INTACT_INLINE bool with_end(const Block& b, const F& function) {
       }
     }
   }
+  if (e.has_gain) return false;
   if (e.floats && b.d.residual == nullptr) {
     function.template operator()<End::floats>();
     return true;

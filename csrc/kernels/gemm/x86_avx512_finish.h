@@ -91,7 +91,10 @@ inline __m512 sloped(__m512 real, __m512 slope) {
   return _mm512_mask_mul_ps(real, _mm512_cmp_ps_mask(real, _mm512_setzero_ps(), _CMP_LT_OQ), real, slope);
 }
 
-template <int kVectors, CodeForm kForm, bool kPlain, bool kSloped = false>
+// Factors of channels between the sum and its code: none, slopes, or gains, and slopes where there are some.
+enum class Between { nothing, slopes, gains };
+
+template <int kVectors, CodeForm kForm, bool kPlain, Between kBetween>
 void finish_codes(const Epilogue& e, const GemmRows& t) {
   constexpr bool kResidual = reads_residual(kForm);
   const Lanes lanes(e);
@@ -106,7 +109,7 @@ void finish_codes(const Epilogue& e, const GemmRows& t) {
   for (int v = 0; v < kVectors; ++v) {
     m[v] = _mm512_loadu_ps(t.multiplier + kUnit * v);
     b[v] = _mm512_loadu_ps(t.bias + kUnit * v);
-    if constexpr (kSloped) slopes[v] = _mm512_loadu_ps(t.slopes + kUnit * v);
+    if constexpr (kBetween == Between::slopes) slopes[v] = _mm512_loadu_ps(t.slopes + kUnit * v);
     masks[v] = mask_of(t.channels, v);
   }
   for (int row = 0; row < t.rows; ++row) {
@@ -116,11 +119,14 @@ void finish_codes(const Epilogue& e, const GemmRows& t) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       floats[v] = real_of(sums + kUnit * v, m[v], b[v]);
-      if constexpr (divides(kForm)) floats[v] = gains.of(floats[v], kUnit * v);
+      if constexpr (kBetween == Between::gains) floats[v] = gains.of(floats[v], kUnit * v);
       if constexpr (kResidual) {
         floats[v] = _mm512_add_ps(floats[v], branch_of<kPlain>(lanes, residual + kUnit * v, masks[v]));
       }
-      if constexpr (kSloped) floats[v] = sloped(floats[v], slopes[v]);
+      if constexpr (kBetween == Between::slopes) floats[v] = sloped(floats[v], slopes[v]);
+      if (kBetween == Between::gains && t.slopes != nullptr) {
+        floats[v] = sloped(floats[v], _mm512_loadu_ps(t.slopes + kUnit * v));
+      }
       if constexpr (divides(kForm)) floats[v] = quotient.of(floats[v]);
     }
     for (int v = kVectors; v < 4; ++v) floats[v] = floats[0];
@@ -420,23 +426,29 @@ void finish_smooth(const Epilogue& e, const GemmRows& t) {
   e.cells->each ? finish_smooth<false, true>(e, t) : finish_smooth<false, false>(e, t);
 }
 
-template <CodeForm kForm, bool kPlain, bool kSloped = false>
+template <CodeForm kForm, bool kPlain, Between kBetween = Between::nothing>
 void finish_panel(const Epilogue& e, const GemmRows& t) {
   switch (t.width / kUnit) {
-    case 1: return finish_codes<1, kForm, kPlain, kSloped>(e, t);
-    case 2: return finish_codes<2, kForm, kPlain, kSloped>(e, t);
-    case 3: return finish_codes<3, kForm, kPlain, kSloped>(e, t);
-    default: return finish_codes<4, kForm, kPlain, kSloped>(e, t);
+    case 1: return finish_codes<1, kForm, kPlain, kBetween>(e, t);
+    case 2: return finish_codes<2, kForm, kPlain, kBetween>(e, t);
+    case 3: return finish_codes<3, kForm, kPlain, kBetween>(e, t);
+    default: return finish_codes<4, kForm, kPlain, kBetween>(e, t);
   }
+}
+
+// Few layers: without loops of their own for what is left of zero points.
+template <Between kBetween>
+void finish_between(const Epilogue& e, const GemmRows& t) {
+  using enum CodeForm;
+  e.has_residual ? finish_panel<divided_with_residual, false, kBetween>(e, t)
+                 : finish_panel<divided, false, kBetween>(e, t);
 }
 
 // Behind a Relu nothing is left of zero points: that is most layers.
 void finish_bounded(const Epilogue& e, const GemmRows& t) {
   using enum CodeForm;
-  if (t.slopes != nullptr) {
-    return e.has_residual ? finish_panel<divided_with_residual, false, true>(e, t)
-                          : finish_panel<divided, false, true>(e, t);
-  }
+  if (t.gains != nullptr) return finish_between<Between::gains>(e, t);
+  if (t.slopes != nullptr) return finish_between<Between::slopes>(e, t);
   const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
   switch (e.code_form()) {
     case product: return plain ? finish_panel<product, true>(e, t) : finish_panel<product, false>(e, t);
