@@ -256,8 +256,8 @@ def test_sizes_computed_in_floats(nodes: str, exact: bool) -> None:
 def test_splits() -> None:
     source = model(
         """g (float[b, h] x) => (float[b, p] a, float[b, q] y, float[b, r] c, float[b, s] d, float[b, t] z) {
-            two = Constant <value_ints = [2]> ()  one = Constant <value_ints = [1]> ()
-            shape = Shape <start = 1> (x)  half = Div (shape, two)  rest = Sub (shape, half)
+            divisor = Constant <value_ints = [2]> ()
+            shape = Shape <start = 1> (x)  half = Div (shape, divisor)  rest = Sub (shape, half)
             parts = Concat <axis = 0> (half, rest)  a, y = Split <axis = 1> (x, parts)
             c, d, z = Split <axis = -1, num_outputs = 3> (x)
         }"""

@@ -38,6 +38,16 @@ def test_a_byte_that_its_tensor_cannot_hold_is_found(monkeypatch):
     lookup((101, 255))
 
 
+def add_view(program: Program, offset: int, size: int, fits: bool) -> None:
+    """Add a step that writes so many bytes of the arena, which is refused where they do not fit."""
+    step = moves.fill(View(0, offset, "uint8", (size,), (1,)), 7)
+    if fits:
+        program.add(step)
+    else:
+        with pytest.raises(ValueError, match="leaves its tensor"):
+            program.add(step)
+
+
 def test_a_view_that_leaves_its_tensor_is_refused():
     """Within the arena, but in the memory of the next one."""
     program = Program()
@@ -51,12 +61,7 @@ def test_a_view_that_leaves_its_tensor_is_refused():
         (64, 64, False),
         (130, 63, False),
     ):
-        step = moves.fill(View(0, offset, "uint8", (size,), (1,)), 7)
-        if fits:
-            program.add(step)
-        else:
-            with pytest.raises(ValueError, match="leaves its tensor"):
-                program.add(step)
+        add_view(program, offset, size, fits)
 
 
 def test_a_view_fits_in_any_tensor_around_it():
@@ -74,12 +79,7 @@ def test_a_view_fits_in_any_tensor_around_it():
         (300, 21, False),
         (0, 100, False),
     ):
-        step = moves.fill(View(0, offset, "uint8", (size,), (1,)), 7)
-        if fits:
-            program.add(step)
-        else:
-            with pytest.raises(ValueError, match="leaves its tensor"):
-                program.add(step)
+        add_view(program, offset, size, fits)
 
 
 @pytest.mark.parametrize("isa", ["", "none"], ids=["best", "plain"])

@@ -159,6 +159,14 @@ constexpr size_t elements_of_piece(const BlockGemm& g, size_t p) {
   return rest < g.piece * kBlockUnit ? rest : g.piece * kBlockUnit;
 }
 
+// Packed codes of whole groups of a panel that no product reads as they are, as codes of 8 bits. `table`:
+// nullptr where codes are no places in one.
+inline void expand_codes(const BlockGemmOps& ops, int bits, const uint8_t* codes, size_t units,
+                         const uint8_t* table, uint8_t* to) {
+  if (table != nullptr) return ops.expand_table(codes, units, table, to);
+  (bits == 5 ? ops.expand5 : ops.expand6)(codes, units, to);
+}
+
 #define INTACT_KERNEL(name, needs) extern const BlockGemmOps name;
 #include "kernels/block_gemm/kernels.inc"
 #undef INTACT_KERNEL

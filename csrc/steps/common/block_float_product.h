@@ -166,9 +166,8 @@ class BlockFloatProduct {
 
   // Codes of a panel as codes of 8 bits.
   void expand(const Memory& memory, const uint8_t* codes, int64_t units, uint8_t* to) const {
-    const auto count = static_cast<size_t>(units);
-    if (w_.table) return blocks_.expand_table(codes, count, w_.table->at<const uint8_t>(memory), to);
-    (w_.bits == 5 ? blocks_.expand5 : blocks_.expand6)(codes, count, to);
+    const uint8_t* const table = w_.table ? w_.table->at<const uint8_t>(memory) : nullptr;
+    expand_codes(blocks_, w_.bits, codes, static_cast<size_t>(units), table, to);
   }
 
   // A tile's units from `unit` on. Blocks are counted from the one of the first unit.

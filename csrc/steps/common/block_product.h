@@ -128,12 +128,7 @@ class BlockProduct {
   size_t level_values(int64_t panels) const { return static_cast<size_t>(panels * cut_.w_blocks * kPanel); }
 
   const uint8_t* expand(const BlockGemm& g, int64_t panels, uint8_t* to) const {
-    const auto units = static_cast<size_t>(panels * cut_.units);
-    if (table_) {
-      ops_.expand_table(g.codes, units, g.table, to);
-    } else {
-      (bits_ == 5 ? ops_.expand5 : ops_.expand6)(g.codes, units, to);
-    }
+    expand_codes(ops_, bits_, g.codes, static_cast<size_t>(panels * cut_.units), g.table, to);
     return to;
   }
 

@@ -15,6 +15,7 @@ from intact.errors import FileFormatError, QuantValueError
 from intact.lm.compare_models import cut_windows
 from intact.lm.decoders.module_weights import is_module, module_tokenizer
 from intact.lm.language_model import LanguageModel
+from intact.lm.sequence_cache import LONGEST
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_file, tokenizer_of_gguf
 from intact.reading import read_bytes
 
@@ -22,8 +23,6 @@ PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json
 EXPORTED = "genai_config.json"
 VERSION = 1
 DYNAMIC = "dynamic-int8"
-LONGEST = 8192
-"""Positions by default, at most: tables of angles are as long."""
 
 
 def load_model(

@@ -17,6 +17,8 @@ from intact.errors import QuantValueError
 
 STATE_ROWS = "state_rows"
 """Input of a decoder: tokens whose hidden states are wanted."""
+LONGEST = 8192
+"""Positions by default, at most: tables of angles are as long."""
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 """MAP_NORESERVE, which Python names from 3.13 on: addresses are not counted as memory."""
 _FIRST_ROOM = 256

@@ -48,7 +48,7 @@ def read_forms(
     Raises:
         UnsupportedError: Masks are not causal, or something else is computed; names the node.
     """
-    windows = _Windows(attentions, positions, most, where).read()
+    windows = _Windows(attentions, positions, most, where).windows()
     return [
         _read_form(attention, positions, window, where)
         for attention, window in zip(attentions, windows, strict=True)
@@ -72,7 +72,8 @@ class _Windows:
         self._positions = positions
         self._part = positions.part(self._masks) if self._masks else None
 
-    def read(self) -> list[int]:
+    def windows(self) -> list[int]:
+        """Return the window of each layer; 0: none."""
         long = self._positions.lengths_until(self._most, min(3, self._most))
         short = Lengths(0, min(24, self._most))
         windows = [int(reach[-1].sum()) % self._most for reach in self._reaches(long)]

@@ -85,7 +85,7 @@ def find_attentions(
     for node in graph:
         if not is_op(node, "Softmax") or not node.outputs[0].uses():
             continue
-        attention = finder.read(node)
+        attention = finder.attention_of(node)
         pasts_of_layer = {attention.past_keys, attention.past_values} - {None}
         if len(pasts_of_layer) == 1 or not caches.isdisjoint(pasts_of_layer):
             raise finder.refuse("a cache that another attention has, too", "keys and values of its own")
@@ -100,7 +100,7 @@ class _Finder:
     def __init__(self, positions: PositionValues, pasts: tuple[Value, ...], heads: int, where: str) -> None:
         self._positions, self._pasts, self._heads, self._where = positions, pasts, heads, where
 
-    def read(self, softmax: Node) -> DecomposedAttention:
+    def attention_of(self, softmax: Node) -> DecomposedAttention:
         self._node = softmax
         product = self._product_behind(softmax)
         scores, masks = self._product_before(softmax)

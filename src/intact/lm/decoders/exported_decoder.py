@@ -35,7 +35,7 @@ from intact.graph import (
     specialize,
 )
 from intact.lm.decoders.cached_decoder import DecoderPorts, simplify_for_caches, write_caches
-from intact.lm.sequence_cache import STATE_ROWS
+from intact.lm.sequence_cache import LONGEST, STATE_ROWS
 from intact.reading import read_bytes
 
 _ATTENTION, _LAST, _TOTAL, _COSINES = "GroupQueryAttention", 5, 6, 7
@@ -58,8 +58,8 @@ _CONTEXTS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "
 """Names that configurations of transformers have for the longest sequence."""
 _HEADS = ("num_attention_heads", "n_head")
 """Names that they have for the number of heads of queries."""
-_LONGEST, _LONGEST_MASK = 8192, 2048
-"""Positions by default, at most: tables of angles are as long, and masks of files without a cache as wide."""
+_LONGEST_MASK = 2048
+"""Positions by default, at most, of files without a cache: masks are as wide."""
 _MOST = 2**24
 
 
@@ -121,7 +121,7 @@ def read_exported_decoder(path: Path, positions: int | None = None) -> ExportedD
     if not fits or not isinstance(context, int) or not 0 < context <= _MOST:
         raise FileFormatError(str(path), "other settings", "what the builder writes", _FIX)
     sizes = _HeadSizes(head_size)
-    return _read(path.parent / file, names, sizes, context, positions, config, "type")
+    return _decoder_of_file(path.parent / file, names, sizes, context, positions, config, "type")
 
 
 def read_onnx_decoder(path: Path, positions: int | None = None) -> ExportedDecoder:
@@ -138,10 +138,12 @@ def read_onnx_decoder(path: Path, positions: int | None = None) -> ExportedDecod
         if (folder / "config.json").is_file():
             config = _read_object(folder / "config.json")
             break
-    context = min(_number(config, _CONTEXTS) or max(positions or 0, _LONGEST), _MOST)
+    context = min(_number(config, _CONTEXTS) or max(positions or 0, LONGEST), _MOST)
     heads = _number(config, _HEADS)
     head_size = _number(config, ("head_dim",)) or _number(config, _WIDTHS) // max(heads, 1)
-    return _read(path, _USUAL_NAMES, _HeadSizes(head_size, heads), context, positions, config, "model_type")
+    return _decoder_of_file(
+        path, _USUAL_NAMES, _HeadSizes(head_size, heads), context, positions, config, "model_type"
+    )
 
 
 def _number(config: dict[str, Any], names: Sequence[str]) -> int:
@@ -160,7 +162,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     return record
 
 
-def _read(
+def _decoder_of_file(
     path: Path, names: dict[str, str], sizes: _HeadSizes, context: int, positions: int | None,
     config: dict[str, Any], family: str,
 ) -> ExportedDecoder:  # fmt: skip
@@ -245,7 +247,7 @@ class _Rewrite:
                     "load the float file with weights='int8', or quantize it with MatMulNBits",
                 )  # fmt: skip
         decoder = DecoderPorts(tokens, mask, places, pasts, self._logits(), self._sizes.heads)
-        most = _LONGEST if pasts else _LONGEST_MASK
+        most = LONGEST if pasts else _LONGEST_MASK
         self.positions = min(context, most) if positions is None else positions
         write_caches(self.model, decoder, self.positions, self._where)
 

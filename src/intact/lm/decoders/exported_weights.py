@@ -58,26 +58,20 @@ def quantize_exported(
         )
     head = head_node(model).name or ""
     head_format = bits_of.get(_HEAD, format)
-    is_tied = False
-    if format not in (KEEP, FLOAT) or head_format not in (KEEP, FLOAT):
-        is_tied = _part_head_from_embedding(model)
+    coded = {format, head_format} - {KEEP, FLOAT}
+    is_tied = bool(coded) and _part_head_from_embedding(model)
     table_format = bits_of.get(_EMBEDDING, head_format if is_tied else format)
     if table_format not in (KEEP, FLOAT):
         _quantize_table(model, BlockFormat(table_format, block))
-    if format in (KEEP, FLOAT):
-        if head_format in (KEEP, FLOAT):
-            return model
-        include, exclude, formats = [head], [], {head: head_format}
-    elif head_format in (KEEP, FLOAT):
-        include, exclude, formats = [], [head], {}
-    else:
-        include, exclude, formats = [], [], {head: head_format}
-    grids = {BlockFormat(name, block).bits for name in (format, head_format) if name not in (KEEP, FLOAT)}
+    if not coded:
+        return model
+    has_small_grids = {BlockFormat(name, block).bits for name in coded} <= {2, 4, 8} and block in _POWERS
     result = quantize_weights(
         model, [_prompt_inputs(model, window) for window in windows] or None,
-        weights=head_format if format in (KEEP, FLOAT) else format, block=block, method=method,
-        activations=activations, formats=formats, include=include, exclude=exclude, progress=progress,
-        operator="MatMulNBits" if grids <= {2, 4, 8} and block in _POWERS else "BlockLinear",
+        weights=format if format in coded else head_format, block=block, method=method,
+        activations=activations, formats={head: head_format} if head_format in coded else {},
+        include=[] if format in coded else [head], exclude=[] if head_format in coded else [head],
+        progress=progress, operator="MatMulNBits" if has_small_grids else "BlockLinear",
     )  # fmt: skip
     return result.model
 

@@ -101,7 +101,7 @@ class RotationFinder:
             except UnsupportedError:  # it reads more than positions and this one tensor
                 return None
             for layout in _layouts(source, heads, size):
-                rotation = self._read(_Rotated(part, source, layout), value)
+                rotation = self._rotation_of(_Rotated(part, source, layout), value)
                 if rotation is not None:
                     return RotatedTensor(source, rotation, heads_last=layout[0] == 1)
         return None
@@ -127,7 +127,7 @@ class RotationFinder:
         node = value.producer()
         return -1 if node is None else self._places[node]
 
-    def _read(self, rotated: _Rotated, value: Value) -> Rotation | None:
+    def _rotation_of(self, rotated: _Rotated, value: Value) -> Rotation | None:
         """Return the rotation that a part of the graph computes."""
         few = min(_FEW, self._most)
         first, last = 0, self._most - few

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -67,8 +68,7 @@ def _free_places(builder: PlanBuilder, node: Node, mode: str, size: Dim, before:
         builder.add(Elementwise(*who(node), operation, xs, y))
         return y
 
-    def number(value: Dim) -> str:
-        return size_scalar(builder, node, value)
+    number = partial(size_scalar, builder, node)
 
     last = number(expression("-", size, 1) or 0)
     at = step("sub", positions(builder, node, count), number(before))
