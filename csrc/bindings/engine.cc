@@ -56,6 +56,9 @@ class PythonHost final : public engine::Host {
   explicit PythonHost(nb::object host) : host_(std::move(host)) {}
 
   Bytes constant(const std::string& name) override { return bytes_of_array(host_.attr("constant")(name)); }
+  Bytes constant_to_pack(const std::string& name) override {
+    return bytes_of_array(host_.attr("constant_to_pack")(name));
+  }
   uint32_t checksum(const std::string& name) override {
     return nb::cast<uint32_t>(host_.attr("checksum")(name));
   }

@@ -32,6 +32,13 @@ Bytes Arrays::constant_locked(const ConstantRecord& record) {
   return sound_.emplace(record.name, bytes).first->second;
 }
 
+Bytes Arrays::constant_to_pack(const ConstantRecord& record) {
+  const bool was_there = sound_.count(record.name) != 0;
+  Bytes bytes = constant_locked(record);
+  if (record.stored && !was_there) sound_.erase(record.name);
+  return bytes;
+}
+
 uint32_t Arrays::checksum(const ConstantRecord& record) const {
   return host_ != nullptr ? host_->checksum(record.name) : record.crc32;
 }

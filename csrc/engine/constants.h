@@ -42,11 +42,11 @@ class Arrays {
                Type type = Type::u8) {
     if (host_ != nullptr) {
       if (const auto known = host_->packed(record.name, form)) return *known;
-      return host_->keep_packed(record.name, form, type, make(host_->constant(record.name)));
+      return host_->keep_packed(record.name, form, type, make(host_->constant_to_pack(record.name)));
     }
     const std::lock_guard lock(mutex_);
     if (const Bytes* const known = find_packed(record.name, form)) return *known;
-    return keep_packed(record.name, form, make(constant_locked(record)));
+    return keep_packed(record.name, form, make(constant_to_pack(record)));
   }
   uint32_t checksum(const ConstantRecord& record) const;
   bool is_packed(const ConstantRecord& record, const std::string& form);
@@ -62,6 +62,8 @@ class Arrays {
   };
 
   Bytes constant_locked(const ConstantRecord& record);
+  // A constant that the file holds in fewer bits is made for a while only.
+  Bytes constant_to_pack(const ConstantRecord& record);
   const Bytes* find_packed(const std::string& constant, const std::string& form);
   Bytes keep_packed(const std::string& constant, const std::string& form, std::vector<uint8_t> made);
 

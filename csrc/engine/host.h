@@ -21,6 +21,8 @@ class Host {
 
   // A constant, compared with its checksum if it has one.
   virtual Bytes constant(const std::string& name) = 0;
+  // The same for a short while: nobody but what is packed of it needs it later.
+  virtual Bytes constant_to_pack(const std::string& name) = 0;
   virtual uint32_t checksum(const std::string& name) = 0;
   // A constant in the form of a kernel; nothing where nobody has packed it yet.
   virtual std::optional<Bytes> packed(const std::string& constant, const std::string& form) = 0;

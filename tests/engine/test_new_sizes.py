@@ -70,12 +70,12 @@ def test_new_sizes_read_no_weights_again(plan: Plan, monkeypatch: pytest.MonkeyP
 
         monkeypatch.setattr(PlanHost, name, call)
 
-    for name in ("constant", "find_packed", "keep_packed", "checksum", "choose_form", "note_form"):
+    for name in ("constant", "constant_to_pack", "find_packed", "keep_packed", "checksum", "choose_form", "note_form"):
         count(name)
     engine = Engine(plan, threads=1)
     engine.prepare({"x": (1, 32, 8, 8)})
     first = calls.copy()
-    assert first["constant"] and first["keep_packed"]
+    assert first["constant_to_pack"] and first["keep_packed"]
     engine.prepare({"x": (2, 32, 8, 8)})
     assert calls == first
 

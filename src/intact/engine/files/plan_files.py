@@ -108,7 +108,7 @@ class _Body:
 class Verified(Mapping[Key, NDArray[Any]]):
     """Arrays of a mapped file. Each is compared with its checksum when it is first asked for.
 
-    Those that the file holds in fewer bits, or in pieces, are made then, and kept.
+    Those that the file holds in fewer bits, or in pieces, are made then; `[]` keeps them, `borrow` does not.
 
     Args:
         where: The file, for errors.
@@ -126,10 +126,17 @@ class Verified(Mapping[Key, NDArray[Any]]):
         self._sound: set[Key] = set()
 
     def __getitem__(self, key: Key) -> NDArray:
-        if key not in self._arrays and key in self._stored:
+        if key not in self._arrays:
+            self._arrays[key] = self.borrow(key), self._stored[key][2]
+        return self.borrow(key)
+
+    def borrow(self, key: Key) -> NDArray:
+        """Return an array for a while: what the file holds in fewer bits is made anew each time."""
+        if key in self._arrays:
+            array, checksum = self._arrays[key]
+        else:
             stored, shape, checksum = self._stored[key]
-            self._arrays[key] = stored.widen(shape), checksum
-        array, checksum = self._arrays[key]
+            array = stored.widen(shape)
         if key not in self._sound:
             if crc32(array) != checksum:
                 raise format_error(f"{self._where}: array {key!r}", "bytes that do not match their checksum",
@@ -138,8 +145,11 @@ class Verified(Mapping[Key, NDArray[Any]]):
         return array
 
     def peek(self, key: Key) -> NDArray:
-        """Return an array without its checksum verified: for shape and dtype, which the JSON has."""
-        return self[key] if key in self._stored else self._arrays[key][0]
+        """Return an array of the same shape and dtype, whose elements nobody has verified or made."""
+        if key in self._arrays:
+            return self._arrays[key][0]
+        stored, shape, _ = self._stored[key]
+        return np.broadcast_to(np.zeros((), np.float32 if isinstance(stored, Stored) else np.uint8), shape)
 
     def checksum(self, key: Key) -> int:
         """Return the CRC-32 that the JSON stores for an array."""
@@ -166,7 +176,7 @@ class Verified(Mapping[Key, NDArray[Any]]):
 
     def _verify_all(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self[key]
+            self.borrow(key)
 
 
 @dataclass(frozen=True)
@@ -195,7 +205,7 @@ def save(
         path: The file.
         plan: The plan.
         packed: Arrays by (constant, kernel), for machines on which these kernels are chosen. Left out of
-            constants that are held in fewer bits.
+            constants that are held in fewer bits than they have.
         timings: What was measured of the plan's layers, for the machines that it was measured on.
 
     Raises:
@@ -204,7 +214,10 @@ def save(
     packed = {} if packed is None else packed
     constants = {name: np.asarray(plan.constants[name], order="C") for name in sorted(plan.constants)}
     stored = {name: few for name, array in constants.items() if (few := _in_fewer_bits(plan, name, array))}
-    pieces = {key: np.ascontiguousarray(packed[key]) for key in sorted(packed) if key[0] not in stored}
+    pieces = {
+        key: np.ascontiguousarray(packed[key]) for key in sorted(packed)
+        if key[0] not in stored or _is_as_small(packed[key], stored[key[0]])
+    }  # fmt: skip
     _require_plain(constants)
     _require_plain(pieces)
     arrays = {f"constant/{n}": stored[n].codes if n in stored else array for n, array in constants.items()}
@@ -326,6 +339,11 @@ def _in_fewer_bits(plan: Plan, name: str, array: NDArray) -> Stored | None:
     if stored is not None and crc32(stored.widen(array.shape)) == crc32(array):
         return stored
     return compact_reals(array)
+
+
+def _is_as_small(packed: NDArray, stored: Stored) -> bool:
+    """Return whether what is packed has the bytes of the codes, but for outputs that fill up a panel."""
+    return 8 * packed.nbytes <= 9 * stored.codes.nbytes
 
 
 def _split_models(plan: Plan, arrays: Mapping[str, NDArray]) -> dict[str, Joined]:
