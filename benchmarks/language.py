@@ -32,6 +32,7 @@ from intact import formats, graph, lm
 from intact.lm.decoders.decoder_graph import decoder_model
 from intact.lm.decoders.decoder_weights import DecoderWeights
 from intact.lm.decoders.weight_encoder import weight_encoder
+from intact.lm.generate import prefill
 
 GENERATED, CONTEXTS, PROMPT, ROOM = 32, (128, 1024), 512, 2048
 SHAPE_1B = {
@@ -122,8 +123,7 @@ def intact_child(path: Path, threads: int) -> dict[str, float]:
 
     def prompt(count: int) -> None:
         cache.truncate(0)
-        for start in range(0, count, PROMPT):
-            cache.append(tokens(count)[start : start + PROMPT])
+        prefill(cache, tokens(count))
 
     figures["prompt"] = PROMPT / least(lambda: prompt(PROMPT), clock, 3)
     for context in CONTEXTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import ml_dtypes
 import numpy as np
@@ -24,6 +25,9 @@ _SCALES = {
     "float32": np.dtype(np.float32), "float8_e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
     "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
 }  # fmt: skip
+
+_ELEMENTS = 1 << 20
+"""That are compared at once."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,8 @@ def regrid(weights: BlockWeights, grid: BlockGrid) -> BlockWeights:
         minima=None if parts[1] is None else _narrow(parts[1], grid.scales, weights, grid),
         groups=weights.groups,
     )  # fmt: skip
-    with np.errstate(invalid="ignore"):
-        if not np.array_equal(dequantize_blocks(result), dequantize_blocks(weights), equal_nan=True):
-            raise _error(weights, grid)
+    if not _have_equal_floats(result, weights):
+        raise _error(weights, grid)
     return result
 
 
@@ -132,19 +135,36 @@ def _codes(weights: BlockWeights, grid: BlockGrid) -> tuple[NDArray, NDArray | N
         shift = int(new.qmin - old.qmin)
     else:
         shift = -int(offsets.flat[0]) if offsets.size else 0
-    codes, offsets = weights.codes.astype(np.int16) + np.int16(shift), offsets + np.int16(shift)
-    if not _holds(new, codes) or (grid.zero_points and not _holds(new, offsets)):
+    offsets = offsets + np.int16(shift)
+    if not _holds(new, weights.codes, shift) or (grid.zero_points and not _holds(new, offsets)):
         raise _error(weights, grid)
     if not has_offsets and offsets.any():
         raise _error(weights, grid)
     dtype = np.int8 if new.signed else np.uint8
+    codes = (weights.codes.view(np.uint8) + np.uint8(shift % 256)).view(dtype)  # which wraps around
     if grid.zero_points:
-        return codes.astype(dtype), offsets.astype(dtype)
-    return codes.astype(dtype), offsets if offsets.any() else None
+        return codes, offsets.astype(dtype)
+    return codes, offsets if offsets.any() else None
 
 
-def _holds(integers: Format, codes: NDArray) -> bool:
-    return not codes.size or bool(integers.qmin <= codes.min() and codes.max() <= integers.qmax)
+def _have_equal_floats(first: BlockWeights, second: BlockWeights) -> bool:
+    """Return whether two weights stand for the same floats; a few rows at once take little memory."""
+    if first.codes.ndim < 2:
+        parts = [(first, second)]
+    else:
+        rows = max(1, _ELEMENTS // max(1, prod(first.shape[1:])))
+        starts = [slice(start, start + rows) for start in range(0, first.shape[0], rows)]
+        parts = [(take_rows(first, part), take_rows(second, part)) for part in starts]
+    with np.errstate(invalid="ignore"):
+        return all(
+            np.array_equal(dequantize_blocks(one), dequantize_blocks(other), equal_nan=True)
+            for one, other in parts
+        )
+
+
+def _holds(integers: Format, codes: NDArray, shift: int = 0) -> bool:
+    low, high = (int(codes.min()), int(codes.max())) if codes.size else (0, -1)
+    return low > high or (integers.qmin <= low + shift and high + shift <= integers.qmax)
 
 
 def _cut(part: NDArray | None, weights: BlockWeights, size: int) -> NDArray | None:
@@ -231,7 +251,7 @@ def sort_by_group(weights: BlockWeights) -> tuple[BlockWeights, NDArray[np.int64
 
 
 def take_rows(weights: BlockWeights, rows: slice | NDArray[np.int64]) -> BlockWeights:
-    """Return some of the outputs of weights [N, K]."""
+    """Return some of the outputs of weights [N, ..., K]."""
 
     def part(array: NDArray | None) -> NDArray | None:
         return array if array is None or not array.ndim else array[rows]

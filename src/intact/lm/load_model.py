@@ -11,6 +11,7 @@ from typing import Any
 from intact.atomic import replacing, together
 from intact.engine import compile as compile_model
 from intact.engine import load
+from intact.engine.free_memory import tidying
 from intact.errors import FileFormatError, QuantValueError
 from intact.lm.compare_models import cut_windows
 from intact.lm.decoders.module_weights import is_module, module_tokenizer
@@ -25,6 +26,7 @@ VERSION = 1
 DYNAMIC = "dynamic-int8"
 
 
+@tidying()  # the graph that a model is compiled from takes more memory than the model
 def load_model(
     path: str | os.PathLike[str] | Any, *, weights: str = "keep", block: int = 32,
     bits_of: Mapping[str, str] | None = None, activations: str = DYNAMIC, positions: int | None = None,

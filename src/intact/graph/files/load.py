@@ -89,8 +89,12 @@ class LoadStage:
     applies: Callable[[Loading], bool] | None = None
 
 
-def _parse(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
+def _parse(
+    source: str | os.PathLike[str] | bytes | onnx.ModelProto, *, is_own: bool
+) -> onnx.ModelProto:  # fmt: skip
     if isinstance(source, onnx.ModelProto):
+        if is_own:
+            return source
         copy = onnx.ModelProto()
         copy.CopyFrom(source)
         return copy
@@ -158,7 +162,7 @@ def _is_unchecked_model(state: Loading) -> bool:
 
 def _parse_source(state: Loading) -> None:
     assert not isinstance(state.source, ir.Model)
-    state.proto = _parse(state.source)
+    state.proto = _parse(state.source, is_own=state.checked)
 
 
 def _take_model(state: Loading) -> None:
@@ -250,7 +254,8 @@ def load(
         any_opset: Accept every opset that the onnx package knows, to read and print it, and leave bfloat16
             as it is; False: 1..25, and what is older than 9 becomes opset 9, or 10 where it has operators
             that ONNX dropped by then.
-        checked: `source` is a part of a model that was loaded, and the caller's own: it comes back.
+        checked: `source` is the caller's own: a model, part of one that was loaded, which comes back; or a
+            ModelProto, which is checked all the same, and whose memory the model takes over.
     Raises:
         FileFormatError: Damaged: names the file and the node, tensor or value.
         UnsupportedError: An IR version, an opset or a tensor kind that we do not read.

@@ -160,14 +160,22 @@ class Composer:
         """
         return self._proto(placeholders=False)
 
-    def load(self) -> Any:
-        """Return the model so far as `graph.load` reads it (an onnx-ir model)."""
-        return load(self.model())
+    def load(self, *, is_last: bool = False) -> Any:
+        """Return the model so far as `graph.load` reads it (an onnx-ir model).
 
-    def _proto(self, *, placeholders: bool) -> onnx.ModelProto:
-        graph = onnx.GraphProto()
-        graph.CopyFrom(self._graph)
-        for name, array in self._arrays.items():
+        Args:
+            is_last: Constants are dropped as they are copied: nothing else can be asked of the builder then.
+        """
+        return load(self._proto(placeholders=False, is_last=is_last), checked=True)
+
+    def _proto(self, *, placeholders: bool, is_last: bool = False) -> onnx.ModelProto:
+        opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in self._domains.items()]
+        model = onnx.helper.make_model(
+            self._graph, opset_imports=opsets, producer_name="intact", ir_version=10
+        )
+        graph = model.graph
+        for name in tuple(self._arrays):
+            array = self._arrays.pop(name) if is_last else self._arrays[name]
             if placeholders and array.size > SMALL:
                 dtype = DTYPES[str(array.dtype)]
                 graph.input.append(onnx.helper.make_tensor_value_info(name, dtype, array.shape))
@@ -175,8 +183,7 @@ class Composer:
                 graph.initializer.append(_tensor(name, array))
         if placeholders:
             graph.value_info.extend(_info(name, sizes) for name, sizes in self._declared.items())
-        opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in self._domains.items()]
-        return onnx.helper.make_model(graph, opset_imports=opsets, producer_name="intact", ir_version=10)
+        return model
 
 
 def _info(name: str, sizes: tuple[int, ...]) -> onnx.ValueInfoProto:

@@ -95,7 +95,7 @@ class _Decoder:
             for name in ("new_keys", "new_values"):
                 composer.output(f"{name}.{layer}", "float32", room)
         self._weights.check_all_read()
-        return composer.load()
+        return composer.load(is_last=True)
 
     def _angles(self, positions: int, prefix: str) -> list[str]:
         tables = self._config.angles(positions, local=bool(prefix))

@@ -60,7 +60,7 @@ def _without_sign(weights: BlockWeights) -> tuple[NDArray[np.uint8], NDArray[np.
     """Return codes and zero points without a sign; None where all zero points are half of the range."""
     middle = 2 ** (weights.bits - 1)
     shift = middle if weights.codes.dtype == np.int8 else 0
-    codes = (weights.codes.astype(np.int16) + shift).astype(np.uint8)
+    codes = weights.codes.view(np.uint8) + np.uint8(shift)  # which wraps around
     zero = np.zeros(weights.scales.shape, np.int16)
     if weights.zero_points is not None:
         zero = weights.zero_points.astype(np.int16)
