@@ -11,8 +11,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from intact.engine.free_memory import tidying
 from intact.engine.lower import lower
+from intact.free_memory import tidying
 from intact.graph import load
 
 PEAK = """

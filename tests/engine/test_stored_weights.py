@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from onnx import TensorProto, helper
 from tests.onnx_models import onnx_model
 
 import intact
+from intact.engine.compact_constants import Stored
 from intact.engine.files import container
 from intact.errors import FileFormatError
 
@@ -128,6 +130,49 @@ def test_weights_that_are_no_codes_stay_floats(tmp_path):
     engine, path, feeds = save_and_load(proto, tmp_path)
     assert not engine.plan.stored and path.stat().st_size > 4 * K * N
     np.testing.assert_array_equal(intact.load(path).run(feeds)["y"], engine.run(feeds)["y"])
+
+
+@pytest.fixture
+def widened(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref]:
+    """References to the arrays that constants in fewer bits were widened to."""
+    references, widen = [], Stored.widen
+
+    def record(constant, shape):
+        array = widen(constant, shape)
+        references.append(weakref.ref(array))
+        return array
+
+    monkeypatch.setattr(Stored, "widen", record)
+    return references
+
+
+@pytest.mark.parametrize("name", ["float16", "int8 by row", "a kernel"])
+def test_what_kernels_packed_is_not_kept_in_floats_too(name, tmp_path, widened):
+    _, path, feeds = save_and_load(MODELS[name](), tmp_path)
+    widened.clear()
+    engine = intact.load(path, threads=1)
+    engine.run(feeds)
+    assert widened and not any(reference() is not None for reference in widened)
+
+
+def test_scales_of_packed_codes_lie_packed_in_the_file(tmp_path, widened):
+    blocks = (np.abs(reals(N, K // BLOCK)) + 0.01).astype(np.float16)
+    packed = RNG.integers(0, 256, (N, K // BLOCK, BLOCK // 2), np.uint8)
+    node = helper.make_node(
+        "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=K, N=N, bits=4, block_size=BLOCK,
+        accuracy_level=4,
+    )  # fmt: skip
+    proto = onnx_model(
+        [node], {"x": ["rows", K]}, {"y": ["rows", N]}, {"w": packed, "s": blocks.astype(np.float32)},
+        opset=21, domains={"com.microsoft": 1},
+    )  # fmt: skip
+    engine, path = intact.compile(proto, threads=1), tmp_path / "blocks.plan"
+    engine.save(path)
+    loaded = intact.load(path, threads=1)
+    for rows in (1, 40):
+        x = RNG.standard_normal((rows, K)).astype(np.float32)
+        np.testing.assert_array_equal(loaded.run({"x": x})["y"], engine.run({"x": x})["y"])
+    assert not widened, "the engine reads what it saved"
 
 
 def test_damaged_codes_are_refused_by_the_checksum_of_the_floats(tmp_path):

@@ -11,8 +11,8 @@ from typing import Any
 from intact.atomic import replacing, together
 from intact.engine import compile as compile_model
 from intact.engine import load
-from intact.engine.free_memory import tidying
 from intact.errors import FileFormatError, QuantValueError
+from intact.free_memory import tidying
 from intact.lm.compare_models import cut_windows
 from intact.lm.decoders.module_weights import is_module, module_tokenizer
 from intact.lm.language_model import LanguageModel

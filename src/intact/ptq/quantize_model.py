@@ -11,7 +11,7 @@ from typing import Any
 from intact import graph, placement
 from intact.calib import Calibration, ChosenRange, ZeroRangeWarning
 from intact.errors import QuantValueError
-from intact.gc_freeze import gc_frozen
+from intact.free_memory import gc_frozen
 from intact.job_pool import JobPool
 from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.progress import waiting

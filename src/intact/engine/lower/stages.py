@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.files.limits import check_limits
-from intact.engine.free_memory import tidying
 from intact.engine.lower.base.builder import PlanBuilder
 from intact.engine.lower.base.finish import finish
 from intact.engine.lower.passes.fuse_steps import join_steps
@@ -29,6 +28,7 @@ from intact.engine.lower.pipeline import AFTER, before_placement
 from intact.engine.lower.rules.select import select
 from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
+from intact.free_memory import tidying
 from intact.graph import (
     Model,
     Node,

@@ -24,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
-from intact.gc_freeze import gc_frozen
+from intact.free_memory import gc_frozen
 from intact.torch.exact import torch_functions
 from intact.torch.operators.grouped_matmul import grouped_translations, whole_products
 from intact.torch.operators.recurrent import recurrent_translation, whole_layers

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from intact.gc_freeze import gc_frozen
+from intact.free_memory import gc_frozen
 
 
 def test_what_was_there_is_left_alone_and_comes_back() -> None:

@@ -1,4 +1,4 @@
-"""Collect garbage and return freed heap memory to the system."""
+"""Keeps Python's garbage collector from what is old, and returns freed heap memory to the system."""
 
 from __future__ import annotations
 
@@ -10,20 +10,36 @@ from contextlib import contextmanager
 
 
 @contextmanager
+def gc_frozen() -> Iterator[None]:
+    """Freeze the garbage collector inside the block, so that it visits only new objects.
+
+    Graphs are many small objects, which are enough to let it walk over everything that the process has
+    imported, again and again: a tenth of the time that a small model takes. Whoever keeps objects from it
+    already (`gc.freeze`) is left alone.
+    """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
 def tidying() -> Iterator[None]:
     """Collect garbage that the block made, and return freed memory to the system.
 
     What was there before is not looked at: it may be much, and takes the time that it takes.
     """
-    frozen = gc.get_freeze_count() > 0
-    if not frozen:
-        gc.freeze()
     try:
-        yield
+        with gc_frozen():
+            try:
+                yield
+            finally:
+                gc.collect()
     finally:
-        gc.collect()
-        if not frozen:
-            gc.unfreeze()
         give_back_heap()
 
 
