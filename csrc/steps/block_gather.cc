@@ -32,11 +32,14 @@ class BlockGather final : public Step {
     if (s.is_packed) {
       const int64_t panels = (rows_ + kPanel - 1) / kPanel;
       demand_vector(s.codes, Type::u8, static_cast<size_t>(panels * panel_bytes()), "panels of codes");
-      if (s.table) demand_vector(*s.table, Type::u8, kBlockTableSize, "a table of 16 codes");
     } else {
       demand_rows(s.codes);
       demand(s.codes.type == Type::u8 && s.codes.sizes[0] == rows_ && s.codes.sizes[1] == bytes_,
              "rows of packed codes");
+    }
+    if (s.table) {
+      demand_vector(*s.table, Type::f32, kBlockTableSize, "a table of 16 values");
+      demand(s.bits == 4 && !s.zeros, "places in a table have 4 bits and no zero points");
     }
     demand_values(s.scales);
     if (s.zeros) demand_values(*s.zeros, Type::u8);
@@ -98,7 +101,7 @@ class BlockGather final : public Step {
     int64_t each_;
   };
 
-  int bits_of_panels() const { return s_.table ? 4 : packed_bits(s_.bits, k_); }
+  int bits_of_panels() const { return packed_bits(s_.bits, k_); }
   int64_t panel_bytes() const { return octets_ * bits_of_panels() * kPanel; }
 
   void unpack_row(const Memory& memory, int64_t row, float* y) const {
@@ -108,11 +111,9 @@ class BlockGather final : public Step {
       return;
     }
     const auto* const panel = s_.codes.at<const uint8_t>(memory) + row / kPanel * panel_bytes();
-    const auto* const table = s_.table ? s_.table->at<const uint8_t>(memory) : nullptr;
     for (int64_t k = 0; k < k_; ++k) {
-      const uint8_t code =
+      y[k] =
           block_code(panel, bits_of_panels(), static_cast<size_t>(k), static_cast<size_t>(row % kPanel));
-      y[k] = static_cast<float>(table != nullptr ? table[code] : code);
     }
   }
 
@@ -124,9 +125,14 @@ class BlockGather final : public Step {
     const bool is_bytes = s_.bits == 8 && !s_.is_packed;  // of which the compiler widens many at once
     const auto* const bytes = is_bytes ? row_of<const uint8_t>(s_.codes, memory, row) : nullptr;
     if (!is_bytes) unpack_row(memory, row, y);
+    const int no_zero = s_.table ? 0 : 1 << (s_.bits - 1);
+    if (s_.table) {
+      const auto* const values = s_.table->at<const float>(memory);
+      for (int64_t k = 0; k < k_; ++k) y[k] = values[static_cast<size_t>(y[k])];
+    }
     for (int64_t b = 0; b < blocks_; ++b) {
       const float scale = scales[b];
-      const auto zero = static_cast<float>(zeros == nullptr ? 1 << (s_.bits - 1) : zeros[b]);
+      const auto zero = static_cast<float>(zeros == nullptr ? no_zero : zeros[b]);
       const int64_t end = std::min(k_, (b + 1) * s_.block);
       if (is_bytes) {
         for (int64_t k = b * s_.block; k < end; ++k) y[k] = (static_cast<float>(bytes[k]) - zero) * scale;

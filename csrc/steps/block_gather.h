@@ -21,8 +21,8 @@ struct BlockGatherSpec {
   View index;  // i32 or i64 [a, b], neighbours side by side
   View y;  // f32 [a * b, k], likewise
   View codes;  // u8 [rows, bytes], dense: codes one after the other, the lowest bit first
-  bool is_packed;  // codes are u8 [bytes] in panels instead (pack_few_codes)
-  std::optional<View> table;  // of these
+  bool is_packed;  // codes are u8 [bytes] in panels instead (pack_block_codes)
+  std::optional<View> table;  // f32 [16]: values of codes of 4 bits, without zeros
   BlockRowValues scales;
   std::optional<View> zeros;  // u8 [rows, blocks], dense; none: half of the codes' range
   std::optional<BlockRowValues> minima;  // none: nothing is added

@@ -1,7 +1,6 @@
 #include "steps/block_linear.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/half.h"
 #include "base/tuning.h"
@@ -221,9 +220,9 @@ int64_t block_panels(int64_t outputs) {
   return parts_of(outputs, kPanel);
 }
 
-void demand_block_codes(const View& codes, const std::optional<View>& table, int bits, const BlockCut& cut,
-                        int64_t outputs) {
-  if (table) demand_vector(*table, Type::u8, kBlockTableSize, "a table of 16 codes");
+void demand_block_codes(const View& codes, const std::optional<View>& table, Type type, int bits,
+                        const BlockCut& cut, int64_t outputs) {
+  if (table) demand_vector(*table, type, kBlockTableSize, "a table of 16 values");
   demand(!table || bits == 4, "places in a table have 4 bits");
   demand(bits == 4 || bits == 8 || (packed_bits(bits, cut.k) == bits && bits > 4),
          "codes have bits of panels");
@@ -258,35 +257,6 @@ std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n
     }
   }
   return bytes;
-}
-
-std::vector<uint8_t> pack_few_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits) {
-  std::vector<uint8_t> panels = pack_block_codes(stream, n, k, bits);
-  const int packed = packed_bits(bits, k);
-  if (packed == 4) return panels;
-  constexpr int kNone = -1;
-  std::array<int, 256> places{};
-  places.fill(kNone);
-  std::array<uint8_t, kTableBytes> table{};
-  size_t count = 0;
-  const auto depth = static_cast<size_t>(k),
-             panel_bytes = (depth + kBlockUnit - 1) / kBlockUnit * static_cast<size_t>(packed) * 16;
-  std::vector<uint8_t> found(bytes_of_places(n, k));
-  const size_t place_bytes = (depth + kBlockUnit - 1) / kBlockUnit * block_unit_bytes(kBlockTable);
-  for (size_t output = 0; output < static_cast<size_t>(n); ++output) {
-    const size_t panel = output / kBlockPanel, lane = output % kBlockPanel;
-    for (size_t at = 0; at < depth; ++at) {
-      const uint8_t code = block_code(panels.data() + panel * panel_bytes, packed, at, lane);
-      if (places[code] == kNone) {
-        if (count == kBlockTableSize) return panels;
-        table[count] = code;
-        places[code] = static_cast<int>(count++);
-      }
-      add_block_code(found.data() + panel * place_bytes, 4, at, lane, static_cast<unsigned>(places[code]));
-    }
-  }
-  found.insert(found.end(), table.begin(), table.end());
-  return found;
 }
 
 std::vector<uint8_t> halve_block_values(std::span<const float> values) {

@@ -61,24 +61,15 @@ std::unique_ptr<Step> make_block_linear(const BlockGemmOps& ops, const BlockLine
 
 // Panels of so many outputs, which are there.
 int64_t block_panels(int64_t outputs);
-// Throws std::invalid_argument unless they are packed codes of so many outputs.
-void demand_block_codes(const View& codes, const std::optional<View>& table, int bits, const BlockCut& cut,
-                        int64_t outputs);
+// Throws std::invalid_argument unless they are packed codes of so many outputs, of 4 bits where there is a
+// table of 16 values.
+void demand_block_codes(const View& codes, const std::optional<View>& table, Type type, int bits,
+                        const BlockCut& cut, int64_t outputs);
 
 // Codes of `bits` bits that follow each other bit by bit, the lowest bit first, each of n rows from a byte
 // on; as panels of packed_bits.
 std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits);
-// The same, or places of 4 bits in a table where codes of more bits have at most 16 values, with the table
-// and zeros behind them: a size that plain panels do not have.
-std::vector<uint8_t> pack_few_codes(std::span<const uint8_t> stream, int64_t n, int64_t k, int bits);
-constexpr size_t kTableBytes = 2 * kBlockTableSize;
-// Bytes of places in a table for panels of n outputs of k codes.
-constexpr size_t bytes_of_places(int64_t n, int64_t k) {
-  const auto units = (k + static_cast<int64_t>(kBlockUnit) - 1) / static_cast<int64_t>(kBlockUnit);
-  const auto panels = (n + static_cast<int64_t>(kBlockPanel) - 1) / static_cast<int64_t>(kBlockPanel);
-  return static_cast<size_t>(panels * units) * block_unit_bytes(kBlockTable);
-}
-// Sums of packed codes of each piece, [panels, pieces, 16]; `table` as above, or nullptr.
+// Sums of packed codes of each piece, [panels, pieces, 16]; of places in `table` where that is not nullptr.
 std::vector<int32_t> sum_block_codes(std::span<const uint8_t> packed, int64_t n, int bits,
                                      const BlockCut& cut, const uint8_t* table = nullptr);
 // values[n][blocks] as [panels][blocks][16], zeros behind n.

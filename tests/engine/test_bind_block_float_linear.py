@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_models import onnx_model
 
@@ -22,14 +23,18 @@ KERNELS = [k.name for k in kernel_list() if k.family in ("block_gemm", "float_ge
 
 
 def plan_of(
-    rng: np.random.Generator, rows: int, k: int, n: int, bits: int, block: int, offsets: str, bias: bool
-) -> Plan:
+    rng: np.random.Generator, rows: int, k: int, n: int, bits: int, block: int, offsets: str, bias: bool,
+    table: NDArray[np.float32] | None = None,
+) -> Plan:  # fmt: skip
     blocks = -(-k // block)
     constants: dict[str, Any] = {
         "w": numerics.join_stream(rng.integers(0, 2**bits, (n, k), np.uint8), bits, 1),
         "s": rng.normal(0, 0.02, (n, blocks)).astype(np.float32),
     }
     optional = {}
+    if table is not None:
+        constants["t"] = table
+        optional["table"] = "t"
     if "z" in offsets:
         constants["z"] = rng.integers(0, 2**bits, (n, blocks), np.uint8)
         optional["zero_points"] = "z"
@@ -81,19 +86,24 @@ def test_every_kernel(kernel: str, bits: int, offsets: str, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("bits", [5, 8])
-@pytest.mark.parametrize("offsets", ["", "z", "m", "zm", "l"])
-def test_few_codes_by_every_kernel(
-    kernel: str, bits: int, offsets: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["nf4", "fp4e2m1", "reals"])
+@pytest.mark.parametrize("offsets", ["", "m", "l"])
+def test_tables_by_every_kernel(
+    kernel: str, name: str, offsets: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At most 16 values: panels hold places in a table of them."""
     monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
-    rng = np.random.default_rng(bits)
-    for rows, k, n, block in [(1, 64, 33, 32), (3, 300, 130, 24), (100, 136, 65, 136), (2, 1056, 40, 32)]:
-        plan = plan_of(rng, rows, k, n, bits, block, offsets, bias=rows % 2 == 1)
-        codes = rng.permutation(2**bits)[:16].astype(np.uint8)[rng.integers(0, 16, (n, k))]
-        plan.constants["w"][:] = numerics.join_stream(codes, bits, 1)
-        check(plan, rng)
+    rng = np.random.default_rng(len(name))
+    known = numerics.code_values(name) if name != "reals" else None
+    table = rng.normal(0, 1, 16).astype(np.float32) if known is None else known
+    for rows, k, n, block in [
+        (1, 64, 33, 32),
+        (3, 300, 130, 24),
+        (4, 9, 3, 16),
+        (100, 136, 65, 136),
+        (2, 1056, 40, 32),
+        (14, 1056, 40, 8),
+    ]:
+        check(plan_of(rng, rows, k, n, 4, block, offsets, rows % 2 == 1, table), rng)
 
 
 @pytest.mark.parametrize("threads", [1, 8])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.engine.steps import BlockLinear, DynamicQuantize, Step, Tensor
+from intact.errors import IntactError, QuantValueError
 from intact.kernels import kernel_list
 
 MULTIPLY = [k.name for k in kernel_list() if k.family == "block_gemm" and k.available]
@@ -26,7 +28,7 @@ def pack_codes(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
 
 def plan_of(
     rng: np.random.Generator, rows: int, k: int, n: int, bits: int, block: int, x_block: int,
-    signed: bool, offsets: str = "none",
+    signed: bool, offsets: str = "none", table: NDArray[np.float32] | None = None,
 ) -> Plan:  # fmt: skip
     """Return a plan that quantizes rows of floats and multiplies them; x_block 0: one range for all."""
     blocks = -(-k // block)
@@ -37,6 +39,9 @@ def plan_of(
         "b": rng.normal(0, 1, n).astype(np.float32),
     }
     optional = {}
+    if table is not None:
+        constants["t"] = table
+        optional["table"] = "t"
     if offsets in ("zeros", "both"):
         constants["z"] = rng.integers(0, 2**bits, (n, blocks), np.uint8)
         optional["zero_points"] = "z"
@@ -94,48 +99,46 @@ def test_every_kernel(
         check(plan_of(rng, rows, k, n, bits, block, x_block, signed, offsets), x)
 
 
-def draw_few_codes(rng: np.random.Generator, plan: Plan, bits: int, count: int) -> NDArray[np.uint8]:
-    """Replace the codes of a plan by `count` values of those that `bits` bits have."""
-    values = rng.permutation(2**bits)[:count].astype(np.uint8)
-    product = plan.steps[-1]
-    assert isinstance(product, BlockLinear)
-    shape = (len(plan.constants["w"]), product.inputs)
-    codes = values[np.resize(rng.permutation(np.arange(np.prod(shape)) % count), shape)]
-    plan.constants["w"][:] = pack_codes(codes, bits)
-    return codes
-
-
 @pytest.mark.parametrize("kernel", MULTIPLY)
-@pytest.mark.parametrize("bits", [5, 6, 7, 8])
-@pytest.mark.parametrize("offsets", OFFSETS)
+@pytest.mark.parametrize("offsets", ["none", "minima", "levels"])
 @pytest.mark.parametrize("signed", [True, False])
-def test_few_codes_by_every_kernel(
-    kernel: str, bits: int, offsets: str, signed: bool, monkeypatch: pytest.MonkeyPatch
+def test_tables_by_every_kernel(
+    kernel: str, offsets: str, signed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
-    rng = np.random.default_rng(bits)
-    for count, rows, k, n, block, x_block in [
-        (16, 1, 64, 33, 32, 32), (15, 4, 256, 20, 32, 32), (16, 5, 37, 20, 64, 37), (2, 3, 96, 7, 16, 48),
-        (16, 200, 96, 33, 32, 32), (1, 2, 9, 3, 16, 16), (17, 3, 64, 33, 32, 32), (16, 1, 8, 1, 8, 8),
+    rng = np.random.default_rng(len(offsets))
+    for rows, k, n, block, x_block in [
+        (1, 64, 33, 32, 32), (4, 256, 20, 32, 32), (5, 37, 20, 64, 37), (3, 96, 7, 16, 48),
+        (200, 96, 33, 32, 32), (2, 9, 3, 16, 16), (3, 64, 33, 32, 32), (1, 8, 1, 8, 8),
     ]:  # fmt: skip
         x = rng.normal(0, 3, (rows, k)).astype(np.float32)
-        plan = plan_of(rng, rows, k, n, bits, block, x_block, signed, offsets)
-        draw_few_codes(rng, plan, bits, count)
-        check(plan, x)
+        table = rng.integers(-128, 128, 16).astype(np.float32)
+        check(plan_of(rng, rows, k, n, 4, block, x_block, signed, offsets, table), x)
 
 
-@pytest.mark.parametrize(
-    ("bits", "count", "bytes_of_unit"), [(8, 16, 64), (8, 17, 128), (5, 16, 64), (5, 17, 80)]
-)
-def test_codes_of_few_values_take_four_bits(bits: int, count: int, bytes_of_unit: int) -> None:
-    rng = np.random.default_rng(count)
-    plan = plan_of(rng, 1, 256, 48, bits, 32, 32, True)
-    draw_few_codes(rng, plan, bits, count)
-    engine = Engine(plan, threads=1)
-    engine.run({"x": rng.normal(size=(1, 256)).astype(np.float32)})
-    (panels,) = (array for (name, form), array in engine.packed_weights.items() if "block_codes" in form)
-    table = 32 if count == 16 else 0
-    assert panels.nbytes == 3 * 32 * bytes_of_unit + table
+@pytest.mark.parametrize("signed", [True, False])
+def test_products_of_equal_codes_keep_their_tables(signed: bool) -> None:
+    rng = np.random.default_rng(0)
+    plan = plan_of(rng, 3, 64, 20, 4, 32, 32, signed, table=np.arange(16, dtype=np.float32))
+    quantize, product = plan.steps
+    assert isinstance(product, BlockLinear)
+    plan.constants["other"] = -2 * plan.constants["t"]
+    both = (quantize, product, replace(product, name="again", y="y2", table="other"))
+    tensors = plan.tensors | {"y2": Tensor("y2", "float32", (3, 20))}
+    two = Plan(both, tensors, plan.constants, plan.inputs, (*plan.outputs, "y2"))
+    check(two, rng.normal(0, 3, (3, 64)).astype(np.float32))
+
+
+@pytest.mark.parametrize("value", [0.5, 128, -129, np.inf, np.nan])
+def test_a_product_of_codes_wants_a_table_of_whole_numbers(value: float) -> None:
+    table = np.arange(16, dtype=np.float32)
+    table[15] = value
+    plan = plan_of(np.random.default_rng(0), 1, 64, 8, 4, 32, 32, True, table=table)
+    x = np.ones((1, 64), np.float32)
+    with pytest.raises(QuantValueError, match="whole numbers"):
+        evaluate(plan, {"x": x})
+    with pytest.raises(IntactError, match="whole numbers"):
+        Engine(plan).run({"x": x})
 
 
 @pytest.mark.parametrize("kernel", QUANTIZE)

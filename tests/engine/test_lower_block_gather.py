@@ -21,7 +21,7 @@ from intact.engine.reference import evaluate
 from intact.engine.steps import BlockGather, FallbackSubgraph, Tensor
 from intact.errors import QuantValueError
 from intact.graph import Session
-from intact.numerics import join_stream
+from intact.numerics import code_values, join_stream
 
 ROWS, K = 21, 80
 
@@ -213,10 +213,10 @@ def test_explain_says_what_keeps_a_table_elsewhere() -> None:
     assert "its blocks go along the axis that it gathers along" in step.reason
 
 
-@pytest.mark.parametrize("bits", range(2, 9))
+@pytest.mark.parametrize(("bits", "has_table"), [*((bits, False) for bits in range(2, 9)), (4, True)])
 @pytest.mark.parametrize("k", [1, 7, 33, 64])
 @pytest.mark.parametrize("has_levels", [False, True])
-def test_any_bits_with_minima(bits: int, k: int, has_levels: bool) -> None:
+def test_any_bits_with_minima(bits: int, has_table: bool, k: int, has_levels: bool) -> None:
     rng = np.random.default_rng(bits)
     blocks = -(-k // 16)
     constants = {
@@ -231,8 +231,13 @@ def test_any_bits_with_minima(bits: int, k: int, has_levels: bool) -> None:
         constants |= {name: rng.integers(-128, 128, (ROWS, blocks)).astype(np.int8) for name in ("ss", "sm")}
         supers = 2 if blocks % 2 == 0 else 1
         constants |= {name: constants[name][:, :supers].copy() for name in ("s", "m")}
+    if has_table:
+        constants["t"] = code_values("nf4")
+        names |= {"table": "t"}
+    else:
+        names |= {"zero_points": "z"}
     step = BlockGather(
-        "rows", ("rows",), "i", "y", weight="w", scales="s", inputs=k, bits=bits, block=16, zero_points="z",
+        "rows", ("rows",), "i", "y", weight="w", scales="s", inputs=k, bits=bits, block=16,
         minima="m", **names,
     )  # fmt: skip
     tensors = {"i": Tensor("i", "int32", (3, 5)), "y": Tensor("y", "float32", (3, 5, k))}

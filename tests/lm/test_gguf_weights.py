@@ -13,17 +13,10 @@ from intact.numerics import dequantize_blocks
 
 BITS = {
     "Q4_0": 4, "Q4_1": 4, "Q5_0": 5, "Q5_1": 5, "Q8_0": 8, "Q2_K": 2, "Q3_K": 3, "Q4_K": 4, "Q5_K": 5,
-    "Q6_K": 6, "IQ4_NL": 8, "IQ4_XS": 8, "TQ1_0": 2, "TQ2_0": 2, "MXFP4": 5, "NVFP4": 5,
+    "Q6_K": 6, "IQ4_NL": 4, "IQ4_XS": 4, "TQ1_0": 2, "TQ2_0": 2, "MXFP4": 4, "NVFP4": 4,
 }  # fmt: skip
-"""Of the codes that a plan has of each type; those of tables become integers."""
+"""Of the codes that a plan has of each type."""
 PARTS = {"embedding": "token_embd", "logits": "output", "0.q": "blk.0.attn_q", "1.down": "blk.1.ffn_down"}
-
-
-class Constants:
-    """Gives the constants of a plan, as `Run` does."""
-
-    def __init__(self, plan):
-        self.array = plan.constants.__getitem__
 
 
 @pytest.fixture(scope="module", params=CODECS)
@@ -39,7 +32,7 @@ def test_a_plan_has_the_codes_of_the_file(file):
     assert not {"onnx", "float_linear"} & {step.kind for step in plan.steps}
     for name, stored in PARTS.items():
         step, tensor = steps[name], weights.read(f"{stored}.weight")
-        codes = step.weights(Constants(plan))
+        codes = step.weights(plan.constants.__getitem__)
         assert step.bits == BITS["Q6_K" if name == "logits" else kind]
         assert np.array_equal(dequantize_blocks(codes), floats_of(tensor))
         if tensor.format.startswith(("int", "uint")):

@@ -17,6 +17,7 @@ struct BlockConstants {
         minima(f.constant("minima", Type::f32, 2, true)),
         sub_scales(f.constant("sub_scales", Type::i8, 2, true)),
         sub_minima(f.constant("sub_minima", Type::i8, 2, true)),
+        table(f.constant("table", Type::f32, 1, true)),
         inputs(f.integer("inputs")),
         bits(f.integer("bits")),
         block(f.integer("block")),
@@ -34,9 +35,12 @@ struct BlockConstants {
     if (minima != kNoValue) check_levels(checker, minima, sub_minima);
     checker.that(minima != kNoValue || sub_minima == kNoValue, "no integers of minima that there are not");
     checker.that(zero_points == kNoValue || has_blocks(checker, zero_points), "a zero point for each block");
+    if (table == kNoValue) return;
+    checker.that(bits == 4 && checker.sizes(table)[0] == 16, "a table of 16 values for codes of 4 bits");
+    checker.that(zero_points == kNoValue, "no zero points of places in a table");
   }
 
-  int weight, scales, zero_points, minima, sub_scales, sub_minima;
+  int weight, scales, zero_points, minima, sub_scales, sub_minima, table;
   int64_t inputs, bits, block;
   // What tells these codes from those of equal bytes in other layers, and what they are called in panels.
   const std::string form, panels;

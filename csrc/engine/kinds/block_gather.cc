@@ -43,14 +43,11 @@ struct BlockGather final : PlanStep {
     // Products that share the table have its codes in panels: then nobody reads those of the file.
     spec.is_packed = binding.is_packed(table.weight, table.panels);
     if (spec.is_packed) {
-      const Bytes bytes = panels_of(binding, table);
-      const View all = packed_vector(binding, bytes, Type::u8);
-      const PackedCodes packed(table, binding.shape(table.weight)[0], bytes);
-      spec.codes = packed.codes(all);
-      spec.table = packed.table_of(all);
+      spec.codes = packed_vector(binding, panels_of(binding, table), Type::u8);
     } else {
       spec.codes = binding.constant(table.weight);
     }
+    if (table.table != kNoValue) spec.table = binding.constant(table.table);
     if (table.zero_points != kNoValue) spec.zeros = binding.constant(table.zero_points);
     if (table.minima != kNoValue) spec.minima = levels(binding, table.minima, table.sub_minima);
     binding.add(make_block_gather(spec));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ namespace intact::engine {
 
 inline Bytes panels_of(Binding& binding, const BlockConstants& w) {
   return binding.packed(w.weight, w.panels, [&](const Bytes& b) {
-    return pack_few_codes(b.bytes, binding.shape(w.weight)[0], w.inputs, static_cast<int>(w.bits));
+    return pack_block_codes(b.bytes, binding.shape(w.weight)[0], w.inputs, static_cast<int>(w.bits));
   });
 }
 
@@ -30,35 +31,24 @@ std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
   return {first, first + values.size() * sizeof(T)};
 }
 
-// Codes in panels, and the table that they may be places in.
-struct PackedCodes {
-  PackedCodes(const BlockConstants& w, int64_t outputs, const Bytes& bytes)
-      : bits(packed_bits(static_cast<int>(w.bits), w.inputs)), places_(bytes.bytes.size()) {
-    const size_t places = bytes_of_places(outputs, w.inputs);
-    if (places_ != places + kTableBytes) return;
-    bits = 4;
-    places_ = places;
-    table = bytes.bytes.data() + places;
+// Values of a table as codes of 8 bits, of which 128 means 0.
+inline std::vector<uint8_t> codes_of_values(const std::string& where, std::span<const float> values) {
+  std::vector<uint8_t> codes;
+  for (const float value : values) {
+    if (!(-128.0f <= value && value <= 127.0f) || value != std::trunc(value))
+      fail_file(where, std::to_string(value), "whole numbers from -128 to 127 for a product of codes");
+    codes.push_back(static_cast<uint8_t>(static_cast<int>(value) + 128));
   }
+  return codes;
+}
 
-  // The codes of what `all` views, and the table.
-  View codes(View all) const {
-    all.sizes[0] = static_cast<int64_t>(places_);
-    return all;
+inline std::string hexadecimal(std::span<const uint8_t> bytes) {
+  std::string text;
+  for (const uint8_t byte : bytes) {
+    for (const int digit : {byte >> 4, byte & 15}) text += "0123456789abcdef"[digit];
   }
-  std::optional<View> table_of(View all) const {
-    if (table == nullptr) return std::nullopt;
-    all.offset += places_;
-    all.sizes[0] = kBlockTableSize;
-    return all;
-  }
-
-  int bits;
-  const uint8_t* table = nullptr;  // nullptr: none
-
- private:
-  size_t places_;
-};
+  return text;
+}
 
 // Packed once for all sizes and all steps that name the same constants.
 class PackedBlocks {
@@ -66,8 +56,9 @@ class PackedBlocks {
   PackedBlocks(Binding& binding, const BlockConstants& w)
       : n_(binding.shape(w.weight)[0]),
         form_(w.form),
+        bits_(packed_bits(static_cast<int>(w.bits), w.inputs)),
+        table_(w.table),
         bytes_(panels_of(binding, w)),
-        codes_(w, n_, bytes_),
         zero_(1 << (w.bits - 1)) {
     scales_ = levels(binding, w.scales, w.sub_scales, "block_scales", "block_sub_scales");
     if (w.zero_points != kNoValue) pack_zeros(binding, w.zero_points);
@@ -86,23 +77,26 @@ class PackedBlocks {
 
   // Sums of the codes of each piece.
   View sums(Binding& binding, int weight, const BlockCut& cut) const {
+    const std::optional<Bytes> table = code_table(binding);
     const auto sum = [&](const Bytes&) {
-      return bytes_of_values(sum_block_codes(bytes_.bytes, n_, codes_.bits, cut, codes_.table));
+      const uint8_t* const codes = table ? table->bytes.data() : nullptr;
+      return bytes_of_values(sum_block_codes(bytes_.bytes, n_, bits_, cut, codes));
     };
-    const std::string form = "block_sums_" + form_ + "_" + std::to_string(cut.piece);
+    std::string form = "block_sums_" + form_ + "_" + std::to_string(cut.piece);
+    if (table) form += "_" + hexadecimal(table->bytes);  // other steps may have another table for these codes
     return packed_vector(binding, binding.packed(weight, form, sum, Type::i32), Type::i32);
   }
 
   // The weights of a product of codes; what it reads and writes is open.
   BlockLinearSpec spec(Binding& binding, int bias) const {
     BlockLinearSpec found{};
-    const View all = view(binding, bytes_, Type::u8);
-    found.bits = codes_.bits;
-    found.weight = codes_.codes(all);
-    found.table = codes_.table_of(all);
+    found.bits = bits_;
+    found.weight = view(binding, bytes_, Type::u8);
+    if (const std::optional<Bytes> table = code_table(binding))
+      found.table = packed_vector(binding, *table, Type::u8);
     found.scales = values(binding, scales_);
     if (zeros_) found.zeros = view(binding, *zeros_, Type::u8);
-    found.zero = zero_;
+    found.zero = found.table ? 128 : zero_;
     if (minima_) found.minima = values(binding, *minima_);
     if (bias != kNoValue)
       found.bias = packed_vector(binding, pack<float>(binding, bias, "block_bias", Type::f32), Type::f32);
@@ -111,9 +105,12 @@ class PackedBlocks {
 
   // Those of a product of floats.
   BlockFloatWeights float_weights(Binding& binding, int bias) const {
-    const View all = view(binding, bytes_, Type::u8);
     BlockFloatWeights found{
-        codes_.bits, codes_.codes(all), codes_.table_of(all), values(binding, scales_), {}, zero_, {}, {}};
+        bits_, view(binding, bytes_, Type::u8), {}, values(binding, scales_), {}, zero_, {}, {}};
+    if (table_ != kNoValue) {
+      found.table = binding.constant(table_);
+      found.zero = 0;
+    }
     if (zeros_) found.zeros = view(binding, *zeros_, Type::u8);
     if (minima_) found.minima = values(binding, *minima_);
     if (bias != kNoValue) found.start = binding.constant(bias);
@@ -127,6 +124,14 @@ class PackedBlocks {
     Type type = Type::f32;
     std::optional<Bytes> fine;
   };
+
+  // For a product of codes: nothing where these are what they are.
+  std::optional<Bytes> code_table(Binding& binding) const {
+    if (table_ == kNoValue) return std::nullopt;
+    const std::string where = "constant '" + binding.plan.name(table_) + "'";
+    return binding.packed(table_, "block_table",
+                          [&](const Bytes& b) { return codes_of_values(where, b.as<float>()); });
+  }
 
   static View view(Binding& binding, const Bytes& bytes, Type type) {
     return packed_vector(binding, {bytes.bytes, nullptr}, type);  // `of` keeps them
@@ -175,8 +180,8 @@ class PackedBlocks {
 
   const int64_t n_;
   const std::string& form_;
+  const int bits_, table_;
   const Bytes bytes_;
-  const PackedCodes codes_;
   Levels scales_;
   std::optional<Bytes> zeros_;  // none: all are `zero_`
   int32_t zero_;

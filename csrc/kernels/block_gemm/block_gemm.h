@@ -6,8 +6,8 @@
 // along K. Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each
 // output, then those of the other four; of 4 bits the first are the low halves of 64 bytes, the others the
 // high ones. Codes of 5 and 6 bits lie in groups of 4 and 2 units: 64 bytes with the high bits of all of
-// them, those of the first four elements lowest, then their low 4 bits as units of 4 bits. Codes of more bits
-// that have few values lie as 4 bits, too: places in a table of the codes.
+// them, those of the first four elements lowest, then their low 4 bits as units of 4 bits. Codes of 4 bits may
+// be places in a table.
 // Rows lie in groups, whose size a kernel says; the last group has rows that nobody asked for. Numbers of a
 // group lie by turns: one of each row, then the next one of each. How codes lie is the kernel's affair, which
 // lays them.
@@ -100,6 +100,7 @@ struct BlockGemm {
 // Weights of a panel as the right side of a product of floats: numerics.dequantize_blocks (N67), normative.
 struct BlockFloats {
   const uint8_t* codes;  // [units], of 4 or 8 bits
+  const float* table;  // [16]: values of codes of 4 bits; nullptr: codes are what they are
   BlockReals scales;  // [w_blocks][16], in one level
   const uint8_t* zeros;  // likewise; nullptr: all are `zero`
   int32_t zero;
@@ -115,6 +116,7 @@ struct BlockFloatRows {
   const float* const* a;  // [rows], of k neighbours
   size_t rows, k, units;
   const uint8_t* codes;  // [panels][units], of 4 or 8 bits
+  const float* table;  // as above
   BlockReals scales;  // of w_blocks, in one level or two
   const uint8_t* zeros;  // [panels][w_blocks][16]; nullptr: all are `zero`
   int32_t zero;

@@ -18,17 +18,8 @@ void float_rows4_avx2(const BlockFloatRows& g);
 void float_rows8_avx2(const BlockFloatRows& g);
 #endif
 
-// The float of a code in the lowest bits of each lane, less its zero.
-template <class V, int kBits>
-struct PlainCodes {
-  explicit PlainCodes(const BlockFloatRows&) {}
-  INTACT_INLINE F<V> operator()(I<V> codes, F<V> zero) const {
-    return V::to_float(V::and_int(codes, V::set_int((1 << kBits) - 1))) - zero;
-  }
-};
-
 // kRows rows from `row` on by kPanels panels from `panel` on.
-template <class V, template <class, int> class Codes, int kBits, int kRows, int kPanels>
+template <class V, class Codes, int kBits, int kRows, int kPanels>
 struct FloatTile {
   static constexpr int kVectors = kPanels * static_cast<int>(kBlockPanel / V::kWidth);
   static constexpr size_t kUnitBytes = kBits * 16;
@@ -74,8 +65,7 @@ struct FloatTile {
 
   // The elements of a half of a unit from kElement on; `count` of them are there.
   template <int kElement>
-  INTACT_INLINE void add_half(const I<V> (&codes)[kVectors], const Codes<V, kBits>& values, size_t k,
-                              size_t count) {
+  INTACT_INLINE void add_half(const I<V> (&codes)[kVectors], const Codes& values, size_t k, size_t count) {
     if constexpr (kElement < 4) {
       if (static_cast<size_t>(kElement) >= count) return;
       F<V> left[kRows];
@@ -90,7 +80,7 @@ struct FloatTile {
     }
   }
 
-  INTACT_INLINE void add_unit(const Codes<V, kBits>& values, size_t unit, size_t count) {
+  INTACT_INLINE void add_unit(const Codes& values, size_t unit, size_t count) {
     I<V> codes[kVectors];
     const auto load = [&](size_t half) INTACT_INLINE_BODY {
       for (int v = 0; v < kVectors; ++v) codes[v] = V::load_int(codes_of(unit, v) + half * 64);
@@ -107,7 +97,7 @@ struct FloatTile {
   }
 
   INTACT_INLINE void run() {
-    const Codes<V, kBits> values(g);
+    const Codes values(g);
     begin();
     const size_t whole = g.k / kBlockUnit;
     for (size_t unit = 0, block = 0; unit < g.units; ++block) {
@@ -124,7 +114,7 @@ struct FloatTile {
   }
 };
 
-template <class V, template <class, int> class Codes, int kBits, int kRows, int kPanels>
+template <class V, class Codes, int kBits, int kRows, int kPanels>
 INTACT_APART void float_tiles(const BlockFloatRows& g, size_t& panel, size_t row) {
   for (; panel * kBlockPanel + (kPanels - 1) * kBlockPanel < g.columns; panel += kPanels) {
     FloatTile<V, Codes, kBits, kRows, kPanels> tile(g, panel, row);
@@ -133,7 +123,7 @@ INTACT_APART void float_tiles(const BlockFloatRows& g, size_t& panel, size_t row
 }
 
 // As many panels at once as leave a register for each sum, scale and code, and hide what a sum waits for.
-template <class V, template <class, int> class Codes, int kBits, int kRows>
+template <class V, class Codes, int kBits, int kRows>
 void float_rows_of(const BlockFloatRows& g, size_t row) {
   constexpr int kPanels = V::kWidth == 16 && kRows == 1 ? 4 : V::kWidth == 16 || kRows == 1 ? 2 : 1;
   size_t panel = 0;
@@ -141,12 +131,18 @@ void float_rows_of(const BlockFloatRows& g, size_t row) {
   if constexpr (kPanels > 1) float_tiles<V, Codes, kBits, kRows, 1>(g, panel, row);
 }
 
-template <class V, int kBits, template <class, int> class Codes = PlainCodes>
+template <class V, int kBits, class Codes = PlainCodes<V, kBits>>
 void float_rows(const BlockFloatRows& g) {
   size_t row = 0;
   for (; row + 4 <= g.rows; row += 4) float_rows_of<V, Codes, kBits, 4>(g, row);
   for (; row + 2 <= g.rows; row += 2) float_rows_of<V, Codes, kBits, 2>(g, row);
   if (row < g.rows) float_rows_of<V, Codes, kBits, 1>(g, row);
+}
+
+template <class S>
+void float_rows4(const BlockFloatRows& g) {
+  using V = typename S::V;
+  g.table != nullptr ? float_rows<V, 4, TableCodes<S>>(g) : float_rows<V, 4>(g);
 }
 
 using FloatRows = void (*)(const BlockFloatRows& g);
@@ -165,7 +161,7 @@ constexpr BlockGemmOps ops_of(FloatRows float_rows4, FloatRows float_rows8) {
           multiply<S, 6>,
           multiply<S, 8>,
           multiply<S, kBlockTable>,
-          widen<V, 4>,
+          widen4<S>,
           widen<V, 8>,
           float_rows4,
           float_rows8,

@@ -13,6 +13,8 @@
 //                           are expanded group by group
 //   S::load_table(table), S::look_up(table, places)
 //                           a register's bytes, each below 16, as codes of a table
+//   S::FloatTable(table), operator()(codes)
+//                           the float in a table of 16 for the lowest 4 bits of each lane
 #pragma once
 
 #include <algorithm>
@@ -393,13 +395,32 @@ void multiply(const BlockGemm& g) {
   }
 }
 
+// The float of a code in the lowest bits of each lane, less its zero; W: BlockFloats or BlockFloatRows.
+template <class V, int kBits>
+struct PlainCodes {
+  template <class W>
+  INTACT_INLINE explicit PlainCodes(const W&) {}
+  INTACT_INLINE F<V> operator()(I<V> codes, F<V> zero) const {
+    return V::to_float(V::and_int(codes, V::set_int((1 << kBits) - 1))) - zero;
+  }
+};
+
+template <class S>
+struct TableCodes {
+  using V = typename S::V;
+  template <class W>
+  INTACT_INLINE explicit TableCodes(const W& w) : table(w.table) {}
+  INTACT_INLINE F<V> operator()(I<V> codes, F<V> zero) const { return table(codes) - zero; }
+  typename S::FloatTable table;
+};
+
 // The elements of a half of a unit from kElement on, each the lowest bits of its output's four bytes.
-template <class V, int kBits, int kElement, class Store>
-INTACT_INLINE void widen_half(const I<V> fours, const F<V> zero, const F<V> scale, const Store& store) {
+template <class V, int kElement, class Codes, class Store>
+INTACT_INLINE void widen_half(const Codes& values, const I<V> fours, const F<V> zero, const F<V> scale,
+                              const Store& store) {
   if constexpr (kElement < 4) {
-    const I<V> code = V::and_int(fours, V::set_int((1 << kBits) - 1));
-    store((V::to_float(code) - zero) * scale);
-    widen_half<V, kBits, kElement + 1>(V::template shift_right<8>(fours), zero, scale, store);
+    store(values(fours, zero) * scale);
+    widen_half<V, kElement + 1>(values, V::template shift_right<8>(fours), zero, scale, store);
   }
 }
 
@@ -410,9 +431,10 @@ INTACT_APART static void scatter(const float* values, size_t from, size_t end, c
     to[output / w.width * w.pitch + output % w.width] = values[output - from];
 }
 
-template <class V, int kBits>
+template <class V, int kBits, class Codes = PlainCodes<V, kBits>>
 void widen(const BlockFloats& w) {
   constexpr size_t kUnitBytes = kBits * 16, kWidth = V::kWidth;
+  const Codes values(w);
   for (size_t lane = 0; lane < kBlockPanel; lane += kWidth) {
     float* to = w.to + (w.width < kWidth ? 0 : lane / w.width * w.pitch + lane % w.width);
     const auto store = [&](F<V> values) INTACT_INLINE_BODY {
@@ -437,13 +459,19 @@ void widen(const BlockFloats& w) {
       const auto add = [&](F<V> values) INTACT_INLINE_BODY { store(has_minima ? values + least : values); };
       for (; unit < end; ++unit, codes += kUnitBytes) {
         const I<V> first = V::load_int(codes);
-        widen_half<V, kBits, 0>(first, zero, scale, add);
+        widen_half<V, 0>(values, first, zero, scale, add);
         const I<V> second =
             kBits == 4 ? V::template shift_right<4>(first) : V::load_int(codes + kUnitBytes - 64);
-        widen_half<V, kBits, 0>(second, zero, scale, add);
+        widen_half<V, 0>(values, second, zero, scale, add);
       }
     }
   }
+}
+
+template <class S>
+void widen4(const BlockFloats& w) {
+  using V = typename S::V;
+  w.table != nullptr ? widen<V, 4, TableCodes<S>>(w) : widen<V, 4>(w);
 }
 
 template <class V>

@@ -17,6 +17,18 @@ struct Dot128 {
     return vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(places)));
   }
 
+  // 64 bytes, of which each lane looks up four neighbours.
+  struct FloatTable {
+    INTACT_INLINE explicit FloatTable(const float* table)
+        : bytes(vld1q_u8_x4(reinterpret_cast<const uint8_t*>(table))) {}
+    INTACT_INLINE V::Floats operator()(int32x4_t codes) const {
+      const uint32x4_t places = vandq_u32(vreinterpretq_u32_s32(codes), vdupq_n_u32(15));
+      const uint32x4_t at = vmlaq_u32(vdupq_n_u32(0x03020100), places, vdupq_n_u32(0x04040404));
+      return {vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vreinterpretq_u8_u32(at)))};
+    }
+    uint8x16x4_t bytes;
+  };
+
   template <int kBits, int kRows, int kVectors, size_t kParts>
   static INTACT_INLINE void add(int32x4_t (&acc)[kRows][kVectors], const uint8_t* codes,
                                 size_t /*panel_bytes*/, const int8_t* const (&x)[kParts], size_t units) {
@@ -46,7 +58,7 @@ struct Dot128 {
 }  // namespace
 
 const BlockGemmOps block_gemm_neondot =
-    block_gemm::ops_of<Dot128>(block_gemm::float_rows<Dot128::V, 4>, block_gemm::float_rows<Dot128::V, 8>);
+    block_gemm::ops_of<Dot128>(block_gemm::float_rows4<Dot128>, block_gemm::float_rows<Dot128::V, 8>);
 
 }  // namespace intact
 #endif

@@ -1,4 +1,5 @@
-// Tables of 16 codes in registers of 32 bytes: their places are looked up in both halves alike.
+// Tables of 16 codes in registers of 32 bytes, whose places are looked up in both halves alike, and of 16
+// floats in two registers.
 #pragma once
 
 #include <immintrin.h>
@@ -6,6 +7,7 @@
 #include <cstdint>
 
 #include "base/inline.h"
+#include "base/vector/avx2.h"
 
 namespace intact {
 namespace {
@@ -17,6 +19,17 @@ struct TableAvx2 {
   static INTACT_INLINE __m256i look_up(__m256i table, __m256i places) {
     return _mm256_shuffle_epi8(table, places);
   }
+
+  struct FloatTable {
+    INTACT_INLINE explicit FloatTable(const float* table)
+        : low(_mm256_loadu_ps(table)), high(_mm256_loadu_ps(table + 8)) {}
+    INTACT_INLINE Avx2::Floats operator()(__m256i codes) const {
+      const __m256 is_high = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28));  // by the sign
+      return {_mm256_blendv_ps(_mm256_permutevar8x32_ps(low, codes), _mm256_permutevar8x32_ps(high, codes),
+                               is_high)};
+    }
+    __m256 low, high;
+  };
 };
 
 }  // namespace

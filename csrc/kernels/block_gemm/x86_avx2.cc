@@ -79,7 +79,7 @@ struct Words256 : TableAvx2 {
 
 }  // namespace
 
-void block_gemm::float_rows4_avx2(const BlockFloatRows& g) { float_rows<Avx2, 4>(g); }
+void block_gemm::float_rows4_avx2(const BlockFloatRows& g) { float_rows4<Words256>(g); }
 void block_gemm::float_rows8_avx2(const BlockFloatRows& g) { float_rows<Avx2, 8>(g); }
 
 const BlockGemmOps block_gemm_avx2 =

@@ -54,6 +54,14 @@ struct Vnni512 {
     return _mm512_shuffle_epi8(table, places);
   }
 
+  struct FloatTable {
+    INTACT_INLINE explicit FloatTable(const float* table) : values(_mm512_loadu_ps(table)) {}
+    INTACT_INLINE V::Floats operator()(__m512i codes) const {
+      return {_mm512_permutexvar_ps(codes, values)};
+    }
+    __m512 values;
+  };
+
   // Places in a table: one panel's.
   template <int kRows, size_t kParts>
   static INTACT_INLINE void add_table(__m512i (&acc)[kRows][1], const uint8_t* codes, const uint8_t* table,
@@ -118,14 +126,19 @@ struct Vnni512 {
   }
 };
 
-// The same table for rows that read the weights once.
-template <class V, int kBits>
-struct TableCodes {
-  explicit TableCodes(const BlockFloatRows& g)
-      : table(_mm512_sub_ps(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-                            _mm512_set1_ps(g.zeros == nullptr ? static_cast<float>(g.zero) : 0.0f))),
-        has_zeros(g.zeros != nullptr) {}
-  INTACT_INLINE typename V::Floats operator()(__m512i codes, typename V::Floats zero) const {
+// What codes of 4 bits are, less their zero where they share one; W: BlockFloats or BlockFloatRows.
+template <class W>
+INTACT_INLINE __m512 values_of(const W& w) {
+  const __m512 codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512 zero = _mm512_set1_ps(w.zeros == nullptr ? static_cast<float>(w.zero) : 0.0f);
+  return _mm512_sub_ps(w.table == nullptr ? codes : _mm512_loadu_ps(w.table), zero);
+}
+
+// A permutation reads the lowest 4 bits of each output alone, so that all codes of 4 bits are looked up.
+struct Codes4 {
+  template <class W>
+  INTACT_INLINE explicit Codes4(const W& w) : table(values_of(w)), has_zeros(w.zeros != nullptr) {}
+  INTACT_INLINE Avx512::Floats operator()(__m512i codes, Avx512::Floats zero) const {
     const __m512 value = _mm512_permutexvar_ps(codes, table);
     return {has_zeros ? _mm512_sub_ps(value, zero.v) : value};
   }
@@ -141,14 +154,12 @@ constexpr BlockGemmOps with_table(BlockGemmOps ops) {
 
 }  // namespace
 
-// A table holds what codes less their zero are: a permutation reads the lowest 4 bits of each output alone.
-// That is 31 instructions for a unit where the general form has 47.
+// 31 instructions for a unit where the general form has 47.
 void block_gemm::widen4_avx512(const BlockFloats& w) {
   if (w.zeros != nullptr || w.minima.values != nullptr || w.width < kBlockPanel) {
-    return block_gemm::widen<Avx512, 4>(w);
+    return block_gemm::widen<Avx512, 4, Codes4>(w);
   }
-  const __m512 codes_of_table = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512 table = _mm512_sub_ps(codes_of_table, _mm512_set1_ps(static_cast<float>(w.zero)));
+  const __m512 table = values_of(w);
   float* to = w.to;
   const uint8_t* from = w.codes;
   for (size_t unit = w.from; unit < w.from + w.units; ++unit, from += 64) {
@@ -173,7 +184,7 @@ void block_gemm::expand_table_avx512(const uint8_t* codes, size_t units, const u
   expand_table<Vnni512>(codes, units, table, to);
 }
 void block_gemm::widen8_avx512(const BlockFloats& w) { widen<Avx512, 8>(w); }
-void block_gemm::float_rows4_avx512(const BlockFloatRows& g) { float_rows<Avx512, 4, TableCodes>(g); }
+void block_gemm::float_rows4_avx512(const BlockFloatRows& g) { float_rows<Avx512, 4, Codes4>(g); }
 void block_gemm::float_rows8_avx512(const BlockFloatRows& g) { float_rows<Avx512, 8>(g); }
 
 const BlockGemmOps block_gemm_vnni =

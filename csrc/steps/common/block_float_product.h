@@ -15,7 +15,7 @@ namespace intact {
 struct BlockFloatWeights {
   int bits;  // of packed codes
   View codes;  // packed, as for BlockLinearSpec, as are those below
-  std::optional<View> table;
+  std::optional<View> table;  // f32 [16]: values of codes of 4 bits
   BlockValues scales;
   std::optional<View> zeros;
   int32_t zero;
@@ -38,7 +38,7 @@ class BlockFloatProduct {
         scales_(blocks, w_.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
     demand(cut.w_every == 1, "activations have no blocks");
     demand(kColumns % static_cast<int64_t>(floats.panel) == 0, "a tile is of whole panels");
-    demand_block_codes(w.codes, w.table, w.bits, cut, outputs);
+    demand_block_codes(w.codes, w.table, Type::f32, w.bits, cut, outputs);
     const size_t values = static_cast<size_t>(block_panels(outputs) * cut.w_blocks) * kBlockPanel;
     if (w.zeros) demand_vector(*w.zeros, Type::u8, values, "a zero point for each block of weights");
     if (w.minima)
@@ -62,17 +62,16 @@ class BlockFloatProduct {
     }
   }
 
-  // A tile, numbers of a panel's blocks, and codes of 8 bits of a panel, or of whole columns of a table.
+  // A tile, numbers of a panel's blocks, and codes of 8 bits of a panel.
   size_t scratch() const {
-    const int64_t units = w_.table ? std::max(kDepthUnits, cut_.units) : kDepthUnits;
-    return (tile_floats() + 2 * level_values()) * sizeof(float) + static_cast<size_t>(units) * 128;
+    return (tile_floats() + 2 * level_values()) * sizeof(float) + static_cast<size_t>(kDepthUnits) * 128;
   }
 
   // At most kRows rows a [k] by `columns` outputs from `column` on, a multiple of 16; y[row] is that of the
   // first of them. Without few rows at most kColumns.
   void multiply(const Memory& memory, const float* const* a, float* const* y, size_t rows, int64_t column,
                 int64_t columns, uint8_t* scratch) const {
-    if (is_few(rows)) return multiply_few(memory, a, y, rows, column, columns, scratch);
+    if (is_few(rows)) return multiply_few(memory, a, y, rows, column, columns);
     auto* const tile = reinterpret_cast<float*>(scratch);
     FloatGemm g{};
     ptrdiff_t offset = 0;
@@ -128,29 +127,20 @@ class BlockFloatProduct {
     return w_.start ? w_.start->at<float>(memory) + column : nullptr;
   }
 
-  // Of a table panel by panel, whose codes lie in scratch then.
-  void multiply_few(const Memory& memory, const float* const* a, float* const* y, size_t rows, int64_t column,
-                    int64_t columns, uint8_t* scratch) const {
-    if (!w_.table) return multiply_panels(memory, a, y, rows, column, columns, nullptr);
-    auto* const bytes = scratch + (tile_floats() + 2 * level_values()) * sizeof(float);
-    for (int64_t at = 0; at < columns; at += kPanel) {
-      float* to[kFewRows];
-      for (size_t r = 0; r < rows; ++r) to[r] = y[r] + at;
-      expand(memory, codes(memory, (column + at) / kPanel, 0), cut_.units, bytes);
-      multiply_panels(memory, a, to, rows, column + at, std::min(kPanel, columns - at), bytes);
-    }
+  const float* table(const Memory& memory) const {
+    return w_.table ? w_.table->at<const float>(memory) : nullptr;
   }
 
-  // `bytes`: codes of 8 bits, or nullptr where codes are read as they are.
-  void multiply_panels(const Memory& memory, const float* const* a, float* const* y, size_t rows,
-                       int64_t column, int64_t columns, const uint8_t* bytes) const {
+  void multiply_few(const Memory& memory, const float* const* a, float* const* y, size_t rows, int64_t column,
+                    int64_t columns) const {
     const int64_t panel = column / kPanel;
     BlockFloatRows g{};
     g.a = a;
     g.rows = rows;
     g.k = static_cast<size_t>(cut_.k);
     g.units = static_cast<size_t>(cut_.units);
-    g.codes = bytes != nullptr ? bytes : codes(memory, panel, 0);
+    g.codes = codes(memory, panel, 0);
+    g.table = table(memory);
     g.scales = scales_.read(memory, panel);
     g.zeros = zeros(memory, panel, 0);
     g.zero = w_.zero;
@@ -159,15 +149,7 @@ class BlockFloatProduct {
     g.start = start(memory, column);
     g.y = y;
     g.columns = static_cast<size_t>(columns);
-    w_.bits == 4 && bytes == nullptr ? blocks_.float_rows4(g) : blocks_.float_rows8(g);
-  }
-
-  bool has_wide_codes() const { return !w_.table && (w_.bits == 4 || w_.bits == 8); }
-
-  // Codes of a panel as codes of 8 bits.
-  void expand(const Memory& memory, const uint8_t* codes, int64_t units, uint8_t* to) const {
-    const uint8_t* const table = w_.table ? w_.table->at<const uint8_t>(memory) : nullptr;
-    expand_codes(blocks_, w_.bits, codes, static_cast<size_t>(units), table, to);
+    w_.bits == 4 ? blocks_.float_rows4(g) : blocks_.float_rows8(g);
   }
 
   // A tile's units from `unit` on. Blocks are counted from the one of the first unit.
@@ -178,6 +160,7 @@ class BlockFloatProduct {
     float* const levels = tile + tile_floats();
     auto* const bytes = reinterpret_cast<uint8_t*>(levels + 2 * level_values());
     BlockFloats w{};
+    w.table = table(memory);
     w.zero = w_.zero;
     w.piece = static_cast<size_t>(cut_.piece);
     w.from = static_cast<size_t>(unit - block * cut_.piece);
@@ -187,8 +170,8 @@ class BlockFloatProduct {
     for (int64_t at = column; at < end; at += kPanel) {
       const int64_t panel = at / kPanel;
       w.codes = codes(memory, panel, unit);
-      if (!has_wide_codes()) {
-        expand(memory, w.codes, units, bytes);
+      if (w_.bits % 4 != 0) {
+        expand_codes(blocks_, w_.bits, w.codes, w.units, nullptr, bytes);
         w.codes = bytes;
       }
       w.scales = scales_.read(memory, panel, 1, block, blocks, levels);
@@ -196,7 +179,7 @@ class BlockFloatProduct {
       if (minima_) w.minima = minima_->read(memory, panel, 1, block, blocks, levels + level_values());
       const auto first = static_cast<size_t>(at - column);
       w.to = tile + first / w.width * pitch + first % w.width;
-      w_.bits == 4 && !w_.table ? blocks_.widen4(w) : blocks_.widen8(w);
+      w_.bits == 4 ? blocks_.widen4(w) : blocks_.widen8(w);
     }
   }
 

@@ -90,7 +90,7 @@ class BlockProduct {
         zero_(s.zero),
         codes_(s.weight),
         scales_(ops, s.scales, block_panels(outputs), cut.w_blocks, "a scale for each block of weights") {
-    demand_block_codes(s.weight, s.table, s.bits, cut, outputs);
+    demand_block_codes(s.weight, s.table, Type::u8, s.bits, cut, outputs);
     if (s.table) table_.emplace(*s.table);
     const auto panels = static_cast<size_t>(block_panels(outputs));
     const size_t values = panels * static_cast<size_t>(cut.w_blocks) * kBlockPanel;

@@ -13,7 +13,7 @@ from intact.formats.gguf_fields import GgufField
 from intact.formats.gguf_file import GgufFile, GgufTensor, write_gguf
 from intact.formats.gguf_rows import INTERLEAVED, with_halves
 from intact.formats.onnx_inputs import BLOCK_INPUTS, block_inputs, dequantize_inputs, nbits_inputs
-from intact.formats.regrid import integer_codes, sort_by_group, take_rows
+from intact.formats.regrid import sort_by_group, take_rows
 from intact.formats.safetensors_file import SafetensorsFile, StoredTensor, write_safetensors
 from intact.formats.weight_files import GgufWeights, WeightFiles, floats_of, open_weights
 
@@ -21,6 +21,6 @@ __all__ = [
     "FORMATS", "GGML_TYPES", "INTERLEAVED", "Conversion", "GgmlType", "GgufField", "GgufFile",
     "GgufTensor", "GgufWeights", "SafetensorsFile", "StoredTensor", "WeightDifference", "WeightFiles",
     "BLOCK_INPUTS", "block_inputs", "compare_weights", "convert", "dequantize_inputs", "floats_of", "holders",
-    "integer_codes", "nbits_inputs", "open_weights", "sort_by_group", "take_rows", "with_halves",
+    "nbits_inputs", "open_weights", "sort_by_group", "take_rows", "with_halves",
     "write_gguf", "write_safetensors",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from intact.errors import UnsupportedError
 from intact.formats.regrid import BlockGrid, regrid
 from intact.numerics import BlockWeights, join_stream, split_levels
 
-BLOCK_INPUTS = ("codes", "scales", "zero_points", "minima", "bias", "sub_scales", "sub_minima")
+BLOCK_INPUTS = ("codes", "scales", "zero_points", "minima", "bias", "sub_scales", "sub_minima", "table")
 """Of BlockLinear behind the data, in order."""
 _SCALES = ("float32", "float16", "bfloat16")
 
@@ -72,10 +72,10 @@ def block_inputs(weights: BlockWeights) -> tuple[dict[str, NDArray], dict[str, i
     """Return the inputs and attributes of INTact's own BlockLinear and BlockGather with these weights.
 
     Args:
-        weights: Shape [N, K], 2 to 8 bits, any block.
+        weights: Shape [N, K], 2 to 8 bits, any block; codes are numbers, or indices of 16 values.
     Returns:
-        ``codes`` uint8 [N, bytes], without a sign; where they are needed ``zero_points`` uint8 [N, blocks];
-        what `split_levels` gives; and K, bits and block.
+        ``codes`` uint8 [N, bytes], without a sign; where they are needed ``zero_points`` uint8 [N, blocks] or
+        ``table`` float32 [16]; what `split_levels` gives; and K, bits and block.
     """
     middle, codes = 2 ** (weights.bits - 1), weights.codes
     points = np.zeros(weights.scales.shape, np.int16) if weights.zero_points is None else weights.zero_points
@@ -83,6 +83,8 @@ def block_inputs(weights: BlockWeights) -> tuple[dict[str, NDArray], dict[str, i
         codes, points = codes.view(np.uint8) + np.uint8(middle), points.astype(np.int16) + middle
     points = points.astype(np.uint8)
     arrays = {"codes": join_stream(codes, weights.bits, 1), **split_levels(weights)}
-    if not (points == middle).all():
+    if weights.values is not None:
+        arrays["table"] = weights.values
+    elif not (points == middle).all():
         arrays["zero_points"] = points
     return arrays, {"K": weights.shape[1], "bits": weights.bits, "block": weights.block_size}

@@ -123,7 +123,7 @@ def _codes(weights: BlockWeights, grid: BlockGrid) -> tuple[NDArray, NDArray | N
         raise _error(weights, grid)
     if weights.format == grid.format and (points is None) == (not grid.zero_points):
         return weights.codes, points
-    if code_values(weights.format) is not None or code_values(grid.format) is not None:
+    if weights.values is not None or code_values(grid.format) is not None:
         if weights.format != grid.format or grid.zero_points:
             raise _error(weights, grid)
         return weights.codes, None
@@ -205,25 +205,6 @@ def _error(weights: BlockWeights, grid: BlockGrid) -> UnsupportedError:
         "weights", describe(weights), f"what {grid.name} holds exactly: {', '.join(wants)}",
         "choose a format with this grid, or quantize the floats anew",
     )  # fmt: skip
-
-
-def integer_codes(weights: BlockWeights) -> BlockWeights:
-    """Return weights of iq4 or fp4 as integers under float32 scales; every float stays, but for zeros' signs.
-
-    The values of their tables are whole numbers: from -127 to 113, and of fp4 from -12 to 12 in halves. Other
-    formats are returned as they are.
-    """
-    forms = {"iq4": ("int8", np.float32(1)), "fp4e2m1": ("int5", np.float32(0.5))}
-    if weights.format not in forms:
-        return weights
-    name, unit = forms[weights.format]
-    table = code_values(weights.format)
-    assert table is not None
-    steps = (table / unit).astype(np.int8)[weights.codes]
-    if unit == 1:
-        return replace(weights, codes=steps, format=name)
-    scales, minima = block_scales(weights) * unit, block_minima(weights)
-    return BlockWeights(steps, name, scales, weights.block_size, minima=minima, groups=weights.groups)
 
 
 def without_groups(weights: BlockWeights) -> BlockWeights:

@@ -13,7 +13,7 @@ from intact.engine import Engine, Plan
 from intact.engine.steps import FloatLinear
 from intact.lm.language_model import LanguageModel
 from intact.lm.sequence_cache import Tokens
-from intact.numerics import BlockWeights, dequantize_blocks, split_stream
+from intact.numerics import dequantize_blocks
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def layer_losses(first: LanguageModel, other: LanguageModel, tokens: Tokens) -> 
         if step.kind not in ("block_linear", "block_float_linear") or y not in floats or y not in taps[1]:
             continue
         x, wanted = taps[0][floats[y].x], taps[0][y].astype(np.float64)
-        own = x.reshape(-1, x.shape[-1]) @ _weights_of(plans[1], step).T
+        own = x.reshape(-1, x.shape[-1]) @ dequantize_blocks(step.weights(plans[1].constants.__getitem__)).T
         if bias := getattr(step, "bias", ""):
             own += plans[1].constants[bias].astype(np.float32)
         square = max(float((wanted**2).sum()), 1e-300)
@@ -79,18 +79,3 @@ def _inputs(engine: Engine, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
             shape = (1, int(port.shape[1]), count, int(port.shape[3]))
             arrays[port.name] = np.zeros(shape, port.dtype)
     return arrays
-
-
-def _weights_of(plan: Plan, step: Any) -> NDArray[np.float32]:
-    """Return the weights of a step, float32 [outputs, inputs]."""
-    constants = plan.constants
-    scales = constants[step.scales]
-    points = (
-        constants[step.zero_points] if step.zero_points
-        else np.full(scales.shape, 2 ** (step.bits - 1), np.uint8)
-    )  # fmt: skip
-    minima = constants[step.minima] if step.minima else None
-    codes = split_stream(constants[step.weight].astype(np.uint8), step.bits, step.inputs)
-    return np.asarray(
-        dequantize_blocks(BlockWeights(codes, f"uint{step.bits}", scales, step.block, points, minima))
-    )

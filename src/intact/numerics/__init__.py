@@ -17,7 +17,11 @@ from intact.numerics.blocks.block_weights import (
     code_steps,
     dequantize_blocks,
 )
+from intact.numerics.blocks.code_tables import has_exact_sums as has_exact_sums
+from intact.numerics.blocks.code_tables import with_table as with_table
+from intact.numerics.blocks.code_values import OWN_TABLE as OWN_TABLE
 from intact.numerics.blocks.code_values import TABLE_FORMATS as TABLE_FORMATS
+from intact.numerics.blocks.code_values import TABLE_SIZE as TABLE_SIZE
 from intact.numerics.blocks.code_values import code_bits as code_bits
 from intact.numerics.blocks.code_values import code_values
 from intact.numerics.blocks.code_values import integer_format as integer_format

@@ -10,10 +10,10 @@ namespace {
 
 // The sides of a product, laid out as a kernel wants them.
 struct BlockSides {
-  size_t rows, k, columns, piece, x_every, w_every, units, pieces, x_blocks, w_blocks, panels;
+  size_t rows, k, columns, piece, x_every, w_every, units, pieces, x_blocks, w_blocks, panels, width;
   std::vector<int8_t> x;
   Bytes codes, zeros, table;
-  Floats floats, x_scales, bias;
+  Floats values, floats, x_scales, bias;
   std::vector<int32_t> x_zeros;
   bool has_zeros, has_minima, has_x_zeros, has_table;
   int bits;
@@ -73,6 +73,7 @@ struct BlockSides {
     bits = std::array{4, 5, 6, 8}[some(0, 3)];
     has_table = bits == 4 && pick(0, 1) == 0;
     if (has_table) table = some_bytes(kBlockTableSize);
+    if (has_table) values = some_floats(kBlockTableSize, false);
     const int wide_bits = has_table ? 8 : bits;
     if (bits == 5 || bits == 6) k = some(1, 5) * block_units(bits) * kBlockUnit;
     units = (k + kBlockUnit - 1) / kBlockUnit;
@@ -84,6 +85,7 @@ struct BlockSides {
     x_blocks = (pieces + x_every - 1) / x_every;
     w_blocks = (pieces + w_every - 1) / w_every;
     panels = (columns + kBlockPanel - 1) / kBlockPanel;
+    width = std::array{4, 8, 16}[some(0, 2)];
     has_zeros = pick(0, 1) == 0;
     has_minima = pick(0, 1) == 0;
     has_x_zeros = pick(0, 1) == 0;
@@ -183,6 +185,7 @@ struct BlockSides {
     g.k = k;
     g.units = units;
     g.codes = codes.data();
+    g.table = has_table ? values.data() : nullptr;
     g.scales = scales->reals();
     g.zeros = has_zeros ? zeros.data() : nullptr;
     g.zero = zero;
@@ -192,6 +195,24 @@ struct BlockSides {
     g.y = to.data();
     g.columns = columns;
     bits == 4 ? ops.float_rows4(g) : ops.float_rows8(g);
+  }
+
+  // All weights as floats, for products of another width.
+  void run_widen(const BlockGemmOps& ops, float* y) const {
+    BlockFloats w{};
+    w.codes = codes.data();
+    w.table = has_table ? values.data() : nullptr;
+    w.zeros = has_zeros ? zeros.data() : nullptr;
+    w.zero = zero;
+    w.piece = piece * w_every;
+    w.units = units;
+    w.to = y;
+    w.width = width;
+    w.pitch = units * kBlockUnit * width;
+    Floats scale_products, minimum_products;
+    w.scales = scales->reals(ops, ~size_t{0}, 1, w_blocks, scale_products);
+    if (minima) w.minima = minima->reals(ops, ~size_t{0}, 1, w_blocks, minimum_products);
+    bits == 4 ? ops.widen4(w) : ops.widen8(w);
   }
 
   // Of real elements alone: those behind the last one are multiplied by 0, whatever they are.
@@ -218,7 +239,9 @@ bool check(const BlockGemmOps& ops) {
   return differs(ops, block_gemm_ref, Floats(sides.rows * sides.columns + 9, 7),
                  [&](const auto& o, float* y) { sides.run(o, y); }) ||
          (sides.bits % 4 == 0 && differs(ops, block_gemm_ref, Floats(sides.rows * sides.columns + 9, 7),
-                                         [&](const auto& o, float* y) { sides.run_floats(o, y); }));
+                                         [&](const auto& o, float* y) { sides.run_floats(o, y); })) ||
+         (sides.bits % 4 == 0 && differs(ops, block_gemm_ref, Floats(sides.units * 128 + 9, 7),
+                                         [&](const auto& o, float* y) { sides.run_widen(o, y); }));
 }
 
 }  // namespace intact

@@ -196,8 +196,8 @@ class BlockWeightsOperator(Operator, shared=True):
     """Reads weights in blocks on grids that neither ONNX nor ONNX Runtime has (decision 0058).
 
     Inputs: data or indices; codes uint8 [rows, bytes], K of `bits` bits one behind the other; scales [rows,
-    blocks]; zero points uint8 and minima, likewise; a bias; sub-scales and sub-minima int8 [rows, blocks].
-    Without zero points codes have a sign: half of their range is 0. With sub-scales or sub-minima, scales or
+    blocks]; zero points uint8 and minima, likewise; a bias; sub-scales and sub-minima int8 [rows, blocks]; a
+    table float32 [16] of values for codes of 4 bits. Without both, codes have a sign: half of their range is 0. With sub-scales or sub-minima, scales or
     minima are those of super-blocks, [rows, supers], and multiply them first.
     """
 

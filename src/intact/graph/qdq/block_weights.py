@@ -15,7 +15,7 @@ from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import FORMATS, is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.qdq.packed_weights import packed_weight
-from intact.numerics import BlockWeights, split_stream
+from intact.numerics import OWN_TABLE, TABLE_FORMATS, BlockWeights, code_values, split_stream
 
 _STORED = {"int4": np.int8, "uint4": np.uint8, "int8": np.int8, "uint8": np.uint8}
 _FIX = "quantize the weights again: these are not what the node's attributes say"
@@ -35,7 +35,7 @@ def find_block_weights(graph: ir.Graph, constants: Constants) -> Iterator[tuple[
         if (
             codes is None
             or codes.name is None
-            or any(v is not None and v not in constants for v in (*node.inputs[1:5], *node.inputs[6:8]))
+            or any(v is not None and v not in constants for v in (*node.inputs[1:5], *node.inputs[6:9]))
         ):
             continue
         if at or (codes in constants and codes.dtype in FORMATS and FORMATS[codes.dtype] in _STORED):
@@ -77,8 +77,8 @@ def _nbits(node: ir.Node, constants: Constants) -> BlockWeights | None:
 
 def _own(node: ir.Node, constants: Constants) -> BlockWeights | None:
     form = ops.BlockLinear.of(node)
-    codes, scales, points, minima, fine, fine_minima = (
-        constants(input_of(node, at)) for at in (1, 2, 3, 4, 6, 7)
+    codes, scales, points, minima, fine, fine_minima, table = (
+        constants(input_of(node, at)) for at in (1, 2, 3, 4, 6, 7, 8)
     )
     if codes is None or scales is None or codes.dtype != np.uint8 or codes.ndim != 2:
         return None
@@ -87,9 +87,22 @@ def _own(node: ir.Node, constants: Constants) -> BlockWeights | None:
     fields, name = split_stream(codes, form.bits, form.K), f"uint{form.bits}"
     supers, super_minima = None if fine is None else scales, None if fine_minima is None else minima
     scales, minima = scales if fine is None else fine, minima if fine_minima is None else fine_minima
-    if points is None:
+    if table is not None:
+        if form.bits != 4 or points is not None:
+            return None
+        name, table = _name_table(table)
+    elif points is None:
         points = np.full(scales.shape, 2 ** (form.bits - 1), np.uint8)
-    return BlockWeights(fields, name, scales, form.block, points, minima, supers, super_minima)
+    return BlockWeights(fields, name, scales, form.block, points, minima, supers, super_minima, table=table)
+
+
+def _name_table(table: NDArray) -> tuple[str, NDArray | None]:
+    """Return the format whose table this is; else that of codes with a table of their own, and the table."""
+    for name in TABLE_FORMATS:
+        values = code_values(name)
+        if values is not None and (values.dtype, values.tobytes()) == (table.dtype, table.tobytes()):
+            return name, None
+    return OWN_TABLE, table
 
 
 def _behind_dequantize(node: ir.Node, constants: Constants) -> BlockWeights | None:

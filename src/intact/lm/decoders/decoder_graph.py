@@ -22,7 +22,7 @@ from intact.graph import Composer
 from intact.graph.ops import MICROSOFT, BlockLinear
 from intact.lm.decoders.decoder_weights import DecoderWeights
 from intact.lm.sequence_cache import STATE_ROWS
-from intact.numerics import BlockWeights
+from intact.numerics import BlockWeights, has_exact_sums
 from intact.ptq.blocks import activation_block
 
 _OPSET = 21
@@ -167,7 +167,8 @@ class _Decoder:
             return
         plain, order = sort_by_group(weight)
         x = x if order is None else self._reorder(x, order, y)
-        x_block = 0 if self._in_floats else activation_block(plain.block_size, plain.shape[1])
+        in_floats = self._in_floats or not has_exact_sums(plain)
+        x_block = 0 if in_floats else activation_block(plain.block_size, plain.shape[1])
         nbits = _nbits_constants(plain) if x_block in (0, plain.block_size) else None
         if nbits is None:
             self._own_node("BlockLinear", x, y, plain, x_block=x_block)

@@ -8,7 +8,7 @@ import numpy as np
 
 from intact.engine.lower import has_block_codes
 from intact.errors import QuantValueError
-from intact.formats import floats_of, integer_codes, sort_by_group
+from intact.formats import floats_of, sort_by_group
 from intact.lm.decoders.decoder_graph import Encode, Linear
 from intact.numerics import BlockWeights
 from intact.ptq.blocks import BlockFormat, round_to_nearest
@@ -21,7 +21,7 @@ def weight_encoder(weights: str = KEEP, block: int = 32, bits_of: Mapping[str, s
     """Return what chooses the codes of a weight.
 
     Args:
-        weights: "keep": the codes of the file; formats whose values are no integers become int8; "float32";
+        weights: "keep": the codes of the file; fp8, and codes that no step reads, become int8; "float32";
             or "int4", "uint4", ..., of 2 to 8 bits: rounded to nearest with fitted scales.
         block: Elements that share a scale.
         bits_of: Other choices for some roles, such as ``{"head": "int8"}``, or for one layer, ``{"3.q":
@@ -43,9 +43,8 @@ def weight_encoder(weights: str = KEEP, block: int = 32, bits_of: Mapping[str, s
         if choice == KEEP:
             if not isinstance(weight, BlockWeights):
                 return weight
-            codes = integer_codes(weight)
-            if has_block_codes(sort_by_group(codes)[0]):
-                return codes
+            if has_block_codes(sort_by_group(weight)[0]):
+                return weight
         floats = np.asarray(floats_of(weight), np.float32)
         return floats if choice == FLOAT else round_to_nearest(floats, grids[choice])
 

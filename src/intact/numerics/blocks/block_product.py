@@ -15,7 +15,7 @@ from intact.numerics.blocks.block_weights import (
     block_scales,
     dequantize_blocks,
 )
-from intact.numerics.blocks.code_values import code_values
+from intact.numerics.blocks.code_tables import has_whole_values
 from intact.numerics.blocks.dynamic_activations import DynamicActivations, quantize_dynamic
 from intact.numerics.floats.float_matmul import float_product
 from intact.numerics.grids.affine import to_float32
@@ -49,7 +49,8 @@ def block_product(x: DynamicActivations, weights: BlockWeights, bias: ArrayLike 
 
     Args:
         x: Activations [..., K].
-        weights: Weights [N, K] of an integer format, fp4e2m1 or iq4: of halves and integers sums are exact.
+        weights: Weights [N, K] of an integer format, fp4e2m1 or iq4, or with a table of whole numbers: of halves
+            and integers sums are exact.
         bias: Reals [N].
     Returns:
         float32 [..., N].
@@ -124,15 +125,15 @@ def _has_float_zero_points(weights: BlockWeights) -> bool:
 
 def _integer_steps(weights: BlockWeights) -> tuple[Integers, float]:
     """Return the integers that are multiplied, without float zero points, and the value of 1: 0.5 for fp4."""
-    table = code_values(weights.format)
-    if table is not None:
+    values = weights.values
+    if values is not None:
         unit = 0.5 if weights.format == "fp4e2m1" else 1.0
-        if weights.format not in ("fp4e2m1", "iq4"):
+        if not has_whole_values(values / np.float32(unit)):
             raise QuantValueError(
-                "weights", f"format {weights.format}", "integer codes, fp4e2m1 or iq4",
+                "weights", f"format {weights.format}", "integer codes, or values that are whole numbers",
                 "multiply float activations with dequantize_blocks(weights)",
             )  # fmt: skip
-        return (table / np.float32(unit)).astype(np.int64)[weights.codes], unit
+        return (values / np.float32(unit)).astype(np.int64)[weights.codes], unit
     steps, zero = weights.codes.astype(np.int64), weights.zero_points
     if zero is not None and zero.dtype.kind in "iu":
         steps = steps - zero.astype(np.int64)[..., weights.block_of()]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.numerics.blocks.code_values import code_bits, code_values, integer_format
+from intact.numerics.blocks.code_values import OWN_TABLE, TABLE_SIZE, code_bits, code_values, integer_format
 from intact.spec import is_whole
 
 Array = NDArray
@@ -23,7 +23,8 @@ class BlockWeights:
 
     Attributes:
         codes: int8 or uint8 [..., K], one code each; of a table format the index of its value.
-        format: The grid of the codes: intN or uintN with N = 2..8, fp4e2m1, fp8e4m3, fp8e5m2, nf4 or iq4.
+        format: The grid of the codes: intN or uintN with N = 2..8, fp4e2m1, fp8e4m3, fp8e5m2, nf4, iq4, or
+            table4 with a `table`.
         scales: [..., blocks] of one of `SCALE_DTYPES`, any sign; or integer sub-scales, int8 or uint8, where
             `super_scales` multiplies them.
         block_size: Elements along K that share a scale; the last block may be shorter.
@@ -34,6 +35,7 @@ class BlockWeights:
         super_scales: Floats by which `scales` are multiplied: one for all, shape (), or [..., supers], where
             supers divides blocks. None: 1.
         super_divides: Whether `scales` are divided by `super_scales` instead.
+        table: float32 [16], the values of codes of table4; None for other formats.
         super_minima: The same for `minima`, shape of `super_scales`; negative for formats that subtract.
         groups: int32 [K], the block of each element, where neighbours do not share scales ("act-order").
             None: ``k // block_size``.
@@ -52,12 +54,14 @@ class BlockWeights:
     super_minima: Array | None = None
     groups: Array | None = None
     super_divides: bool = False
+    table: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if not is_whole(self.block_size) or self.block_size < 1:
             raise _error("block_size", f"{self.block_size!r:.40}", "a positive integer")
         if self.codes.ndim < 1 or self.codes.dtype not in (np.int8, np.uint8):
             raise _error("codes", f"{self.codes.dtype} {self.codes.shape}", "int8 or uint8 [..., K]")
+        self._check_table()
         self._check_codes()
         self._check_scales()
         self._check_offsets()
@@ -78,12 +82,17 @@ class BlockWeights:
     @property
     def bits(self) -> int:
         """Bits of one code."""
-        return code_bits(self.format)
+        return 4 if self.format == OWN_TABLE else code_bits(self.format)
 
     @property
     def blocks(self) -> int:
         """Number of blocks along the last axis."""
         return int(self.scales.shape[-1])
+
+    @property
+    def values(self) -> NDArray[np.float32] | None:
+        """Value of each code, float32 [2 ** bits]; None where codes are numbers."""
+        return self.table if self.format == OWN_TABLE else code_values(self.format)
 
     def block_of(self) -> NDArray[np.int64]:
         """Return the block of each element along the last axis, int64 [K]."""
@@ -92,7 +101,7 @@ class BlockWeights:
         return np.arange(self.codes.shape[-1]) // self.block_size
 
     def _check_codes(self) -> None:
-        if code_values(self.format) is None:
+        if self.values is None:
             grid = integer_format(self.format)
             low, high, signed = int(grid.qmin), int(grid.qmax), grid.signed
         else:
@@ -103,6 +112,15 @@ class BlockWeights:
             raise _error(
                 "codes", f"{self.codes.min()} to {self.codes.max()}", f"{low} to {high} for {self.format}"
             )
+
+    def _check_table(self) -> None:
+        table = self.table
+        is_own = self.format == OWN_TABLE
+        if table is None and not is_own:
+            return
+        if table is None or not is_own or (table.dtype, table.shape) != (np.float32, (TABLE_SIZE,)):
+            got = "none" if table is None else f"{table.dtype} {table.shape}"
+            raise _error("table", f"{got} of {self.format}", f"float32 ({TABLE_SIZE},) of {OWN_TABLE} alone")
 
     def _check_scales(self) -> None:
         size = self.codes.shape[-1]
@@ -130,7 +148,7 @@ class BlockWeights:
             integers = offsets.dtype in (np.int8, np.uint8)
             if not integers and offsets.dtype.name not in _OFFSET_DTYPES:
                 raise _error(name, str(offsets.dtype), f"int8, uint8, {', '.join(_OFFSET_DTYPES)}")
-        if self.zero_points is not None and code_values(self.format) is not None:
+        if self.zero_points is not None and self.values is not None:
             raise _error("zero_points", f"some with format {self.format}", "None: a table has no zero point")
         if (self.minima is not None and self.minima.dtype.kind in "iu") != (self.super_minima is not None):
             raise _error("super_minima", "integer minima without, or float ones with them", "both or none")
@@ -164,9 +182,9 @@ def dequantize_blocks(weights: BlockWeights) -> NDArray[np.float32]:
 
 def code_steps(weights: BlockWeights) -> NDArray[np.float32]:
     """Compute ``q - z`` as float32 [..., K], or the table's values: what the scales multiply. NORMATIVE."""
-    table = code_values(weights.format)
-    if table is not None:
-        return np.asarray(table[weights.codes])
+    values = weights.values
+    if values is not None:
+        return np.asarray(values[weights.codes])
     zero = weights.zero_points
     if zero is None:
         return weights.codes.astype(np.float32)

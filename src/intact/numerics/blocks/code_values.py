@@ -23,6 +23,8 @@ IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
 _MINIFLOATS = {minifloat.name: minifloat for minifloat in (FP4E2M1, FP8E4M3, FP8E5M2)}
 _TABLES: dict[str, tuple[float, ...]] = {"nf4": NF4, "iq4": IQ4}
+OWN_TABLE, TABLE_SIZE = "table4", 16
+"""The format of codes of 4 bits that bring their table of values along, and its size."""
 TABLE_FORMATS = (*_MINIFLOATS, *_TABLES)
 """Formats whose codes are indices of a table: bit patterns of small floats, nf4, iq4."""
 

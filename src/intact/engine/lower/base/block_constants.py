@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import PlanBuilder
 from intact.engine.steps.products.block_linear import misfit
-from intact.numerics import TABLE_FORMATS, BlockWeights, join_stream, split_levels
+from intact.numerics import TABLE_SIZE, BlockWeights, join_stream, split_levels, with_table
 
 _FIRST = 64  # elements that are compared before all are
 
 
 def has_block_codes(weights: BlockWeights) -> bool:
-    """Return whether steps read them as they are: integer codes and zero points, in blocks of kernels."""
-    zero = weights.zero_points
+    """Return whether steps read them as they are: integers or places in a table of 16, in blocks of kernels."""
+    zero, values = weights.zero_points, weights.values
     inputs = weights.shape[-1]
     return (
-        weights.format not in TABLE_FORMATS
+        (values is None or values.size == TABLE_SIZE)
         and (zero is None or zero.dtype.kind in "iu")
         and weights.groups is None
         and weights.codes.size > 0
@@ -29,11 +29,12 @@ def has_block_codes(weights: BlockWeights) -> bool:
 
 
 def hold_blocks(builder: PlanBuilder, base: str, weights: BlockWeights) -> dict[str, Any]:
-    """Return the fields of a step for its weights, of integer codes with integer zero points.
+    """Return the fields of a step for its weights, which `has_block_codes` accepts.
 
-    Codes with a sign are stored without it. Layers that read equal arrays share them, whatever these are
+    Codes with a sign are stored without it, and those of few values as places in a table. Layers that read equal arrays share them, whatever these are
     called: a table that is gathered from and multiplied by is stored once.
     """
+    weights = with_table(weights)
     codes, zero = _without_sign(weights)
 
     def hold(part: str, array: NDArray[Any] | None) -> str:
@@ -43,7 +44,7 @@ def hold_blocks(builder: PlanBuilder, base: str, weights: BlockWeights) -> dict[
         "weight": hold("codes", join_stream(codes, weights.bits, 1)),
         **{name: hold(name, array) for name, array in split_levels(weights).items()},
         "inputs": weights.shape[1], "bits": weights.bits, "block": weights.block_size,
-        "zero_points": hold("zero_points", zero),
+        "zero_points": hold("zero_points", zero), "table": hold("table", weights.table),
     }  # fmt: skip
 
 
@@ -58,6 +59,8 @@ def _find_equal(builder: PlanBuilder, array: NDArray[Any]) -> str | None:
 
 def _without_sign(weights: BlockWeights) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | None]:
     """Return codes and zero points without a sign; None where all zero points are half of the range."""
+    if weights.table is not None:
+        return weights.codes, None
     middle = 2 ** (weights.bits - 1)
     shift = middle if weights.codes.dtype == np.int8 else 0
     codes = weights.codes.view(np.uint8) + np.uint8(shift)  # which wraps around

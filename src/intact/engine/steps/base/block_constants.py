@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.steps.base.checker import Checker
-from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.wiring import Const
 
 MOST_BLOCK_ELEMENTS = 2**24
@@ -29,6 +29,8 @@ class BlockConstants:
         minima: What is added in each block, as scales are; "" for nothing.
         sub_scales: int8 [rows, blocks], each multiplied by the scale of its super-block; "" for one level.
         sub_minima: The same for minima.
+        table: float32 [16]: values of codes, which have 4 bits and no zero points then; "" where codes are
+            numbers.
     """
 
     weight: Annotated[str, Const("uint8", 2)]
@@ -40,6 +42,7 @@ class BlockConstants:
     minima: Annotated[str, Const("float32", 2)] = ""
     sub_scales: Annotated[str, Const("int8", 2)] = ""
     sub_minima: Annotated[str, Const("int8", 2)] = ""
+    table: Annotated[str, Const("float32", 1)] = ""
 
     def check_weights(self, checker: Checker) -> None:
         """Refuse constants whose sizes do not fit each other."""
@@ -49,6 +52,10 @@ class BlockConstants:
         checker.that(min(sizes) > 0 and self.inputs <= MOST_BLOCK_ELEMENTS, sizes, "blocks of elements")
         row = -(-self.inputs * self.bits // 8)
         checker.that(0 < codes[0] <= MOST_BLOCK_ELEMENTS and codes[1] == row, codes, f"rows of {row} bytes")
+        if self.table:
+            size = checker.sizes(self.table)
+            checker.that((size, self.bits) == ((numerics.TABLE_SIZE,), 4), size, "16 values of codes of 4 bits")
+            checker.that(not self.zero_points, f"'{self.zero_points}'", "no zero points of places in a table")
         blocks = codes[0], -(-self.inputs // self.block)
         checker.that(bool(self.minima or not self.sub_minima), f"'{self.sub_minima}'", "none without minima")
         for floats, integers in ((self.scales, self.sub_scales), (self.minima, self.sub_minima)):
@@ -60,11 +67,18 @@ class BlockConstants:
         for name in filter(None, ranges):
             checker.that(checker.sizes(name) == blocks, f"'{name}'", f"{blocks}, one for each block")
 
-    def weights(self, run: Run, rows: NDArray[np.int64] | None = None) -> numerics.BlockWeights:
-        """Return the weights, or these rows of them; two levels of scales are multiplied."""
+    def weights(
+        self, array_of: Callable[[str], NDArray[Any]], rows: NDArray[np.int64] | None = None
+    ) -> numerics.BlockWeights:
+        """Return the weights, or these rows of them; two levels of scales are multiplied.
+
+        Args:
+            array_of: The array of a constant.
+            rows: Indices of the weights' rows.
+        """
 
         def part(name: str) -> NDArray | None:
-            array = run.array(name) if name else None
+            array = array_of(name) if name else None
             return array if array is None or rows is None else array[rows]
 
         codes, points = part(self.weight), part(self.zero_points)
@@ -72,10 +86,13 @@ class BlockConstants:
         minima, sub_minima = part(self.minima), part(self.sub_minima)
         assert codes is not None and scales is not None
         fine = scales if sub_scales is None else sub_scales
+        table = array_of(self.table) if self.table else None
+        if points is None and table is None:
+            points = np.full(fine.shape, 2 ** (self.bits - 1), np.uint8)
         weights = numerics.BlockWeights(
-            numerics.split_stream(codes, self.bits, self.inputs), f"uint{self.bits}", fine,
-            min(self.block, self.inputs),
-            zero_points=np.full(fine.shape, 2 ** (self.bits - 1), np.uint8) if points is None else points,
+            numerics.split_stream(codes, self.bits, self.inputs),
+            f"uint{self.bits}" if table is None else numerics.OWN_TABLE, fine,
+            min(self.block, self.inputs), zero_points=points, table=table,
             minima=minima if sub_minima is None else sub_minima,
             super_scales=None if sub_scales is None else scales,
             super_minima=None if sub_minima is None else minima,

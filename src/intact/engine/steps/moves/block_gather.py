@@ -46,7 +46,7 @@ class BlockGather(BlockConstants, Step):
     def evaluate(self, run: Run) -> None:
         index = run.array(self.index)
         self.check_index(index, run.array(self.weight).shape, f"tensor '{self.index}'")
-        rows = self.weights(run, index.reshape(-1).astype(np.int64))
+        rows = self.weights(run.array, index.reshape(-1).astype(np.int64))
         run.bind(self.y, numerics.dequantize_blocks(rows).reshape(*index.shape, self.inputs))
 
     def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:

@@ -47,7 +47,7 @@ class BlockFloatLinear(BlockConstants, Step):
 
     def evaluate(self, run: Run) -> None:
         x = run.array(self.x)
-        weight = np.ascontiguousarray(numerics.dequantize_blocks(self.weights(run)).T)
+        weight = np.ascontiguousarray(numerics.dequantize_blocks(self.weights(run.array)).T)
         start = run.array(self.bias) if self.bias else None
         y = numerics.float_product(x.reshape(prod(x.shape[:-1]), x.shape[-1]), weight, start)
         run.bind(self.y, y.reshape(*x.shape[:-1], weight.shape[1]))

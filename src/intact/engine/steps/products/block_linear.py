@@ -63,7 +63,7 @@ class BlockLinear(BlockConstants, Step):
     def evaluate(self, run: Run) -> None:
         bias = run.array(self.bias) if self.bias else None
         codes = read_codes(self, run, self.x_zero_points)
-        run.bind(self.y, numerics.block_product(codes, self.weights(run), bias))
+        run.bind(self.y, numerics.block_product(codes, self.weights(run.array), bias))
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * self.inputs

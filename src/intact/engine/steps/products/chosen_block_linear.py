@@ -91,7 +91,7 @@ class ChosenBlockLinear(BlockConstants, Step):
         x, index = run.array(self.x), run.array(self.index).reshape(-1)
         self.check_index(index, x.shape, f"tensor '{self.index}'")
         rows = prod(x.shape[:-1])
-        weights, bias = self.weights(run), run.array(self.bias) if self.bias else None
+        weights, bias = self.weights(run.array), run.array(self.bias) if self.bias else None
         if self.x_scales:
             y = numerics.block_product(read_codes(self, run), weights, bias)
         else:

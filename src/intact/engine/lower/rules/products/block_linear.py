@@ -17,7 +17,7 @@ from intact.engine.steps import BlockLinear
 from intact.engine.steps.products.block_linear import misfit
 from intact.errors import FileFormatError
 from intact.graph import Node, Value, input_of, ops, read_block_weight
-from intact.numerics import BlockWeights, dequantize_blocks, has_block_product
+from intact.numerics import BlockWeights, dequantize_blocks, has_block_product, has_exact_sums
 
 
 def lower_matmul_nbits(builder: PlanBuilder, node: Node) -> None:
@@ -36,7 +36,7 @@ def lower_block_linear(builder: PlanBuilder, node: Node) -> None:
 
 
 def _read_weights(builder: PlanBuilder, node: Node) -> BlockWeights:
-    for index in range(1, 8):
+    for index in range(1, 9):
         if (value := input_of(node, index)) is not None and value not in builder.constants:
             raise NoMatch(f"its input {index} is computed")
     try:
@@ -119,6 +119,8 @@ def _write_product(
         raise NoMatch("its weights are empty")
     if why := misfit(inputs, weights.block_size, x_block):
         raise NoMatch(f"it has {why}")
+    if not has_exact_sums(weights):
+        raise NoMatch("the values of its codes are no whole numbers, of which sums are exact")
     tensor = builder.tensors.get(codes)
     if tensor is None or not tensor.shape or not is_float32(node.outputs[0]):
         raise NoMatch("it reads a constant or a single number, or makes something else than float32")
