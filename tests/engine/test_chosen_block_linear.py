@@ -35,6 +35,9 @@ def separate_steps(
     optional = {"bias": "b"} if bias else {}
     if bias:
         constants["b"] = rng.normal(0, 1, outputs).astype(np.float32)
+    if "t" in offsets:
+        constants["t"] = rng.permutation(256)[:16].astype(np.float32) - 128
+        optional["table"] = "t"
     if "z" in offsets:
         constants["z"] = rng.integers(0, 2**bits, (outputs, blocks), np.uint8)
         optional["zero_points"] = "z"
@@ -89,8 +92,9 @@ def check(plan: Plan, groups: int, threads: int = 2) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("x_block", [0, 32])
-@pytest.mark.parametrize("bits", [2, 4, 5, 6, 8])
-@pytest.mark.parametrize("offsets", ["", "l"])
+@pytest.mark.parametrize(
+    ("bits", "offsets"), [*((bits, levels) for bits in (2, 4, 5, 6, 8) for levels in ("", "l")), (4, "tl")]
+)
 def test_every_kernel(
     kernel: str, x_block: int, bits: int, offsets: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,12 +159,9 @@ def test_equal_bytes_of_other_bits_are_packed_apart() -> None:
     """Codes of 4 and of 8 bits are the same constant, and no more than that."""
     rng = np.random.default_rng(0)
     first, second = (nbits_model(rng, bits, 16, 4, "", bias=False) for bits in (4, 8))
-    first.graph.initializer[0].CopyFrom(
-        onnx.numpy_helper.from_array(np.zeros((N, 2 * -(-K // 16), 8), np.uint8), "w")
-    )
-    second.graph.initializer[0].CopyFrom(
-        onnx.numpy_helper.from_array(np.zeros((N, -(-K // 16), 16), np.uint8), "w2")
-    )
+    codes = rng.integers(0, 256, (N, -(-K // 16), 16), np.uint8)
+    first.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(codes.reshape(N, -1, 8), "w"))
+    second.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(codes, "w2"))
     second.graph.initializer[1].name = "s2"
     wide, narrow = first.graph.node[0], second.graph.node[0]
     first.graph.initializer[1].CopyFrom(

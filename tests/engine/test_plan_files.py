@@ -45,6 +45,7 @@ def arrays():
         "ws": rng.standard_normal((1, 8, 2)).astype(np.float32),
         "i": np.array([7], np.int32),
         "table": np.arange(256, dtype=np.uint8),
+        "values": np.arange(16, dtype=np.float32),
         "index": np.arange(6),
         "fill": np.array([-7], np.int8),
         "tuples": np.array([[0], [-1]]),
@@ -126,11 +127,12 @@ def block_steps():
     """Steps with weights in blocks."""
     sizes = {"inputs": 8, "bits": 4, "block": 8}
     blocks = {"weight": "wb", "scales": "wbs", **sizes}
+    places = blocks | {"table": "values"}
     experts = {"weight": "wcb", "scales": "wcs", **sizes}
     return (
         s.DynamicQuantize("ranges", (), "ch", "dq", "dqs", block=8),
         s.BlockGather("rows", ("Gather1",), "zero", "bg", **blocks),
-        s.BlockFloatLinear("widened", ("MatMul9",), "ga", "bf", **blocks),
+        s.BlockFloatLinear("widened", ("MatMul9",), "ga", "bf", **places),
         s.ChosenBlockLinear("experts", (), "dq", "choices", "cb", 2, "dqs", 8, **experts),
         s.BlockLinear("blocks", ("MatMulNBits1",), "dq", "dqs", "bl", 8, **blocks),
         s.DynamicRecurrent("states", ("LSTM2",), "wsd", "wss", x="se", reverse=(True,), last_h="ldh"),
@@ -402,6 +404,9 @@ HOSTILE = {
     "weights of another rank": (put("steps", 1, "weight", value="wl"), "want int8 of rank"),
     "weights of another dtype": (put("steps", 13, "weight", value="m"), "want int8 of rank"),
     "a wrong table": (put("steps", 5, "table", value="model"), "256 entries"),
+    "a table of 8 values": (put("steps", 51, "table", value="mf"), "16 values of codes of 4 bits"),
+    "a table of bytes": (put("steps", 51, "table", value="table"), "want float32 of rank"),
+    "a zero point of a table": (put("steps", 51, "zero_points", value="wb"), "no zero points of places"),
     "a wrong multiplier": (put("steps", 1, "ending", "multiplier", value="i"), "want float32 of rank"),
     "read before made": (put("steps", 1, "x", value="c"), "which no step before it makes"),
     "made twice": (put("steps", 1, "y", value="q"), "names that are given once"),

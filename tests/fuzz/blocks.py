@@ -11,7 +11,7 @@ from tests.fuzz.net import WILD, Impossible, Net, Real
 
 from intact.engine.steps.products.block_linear import misfit
 from intact.graph import ops
-from intact.numerics import join_stream
+from intact.numerics import code_values, join_stream
 
 _DTYPES = {"int4": ml_dtypes.int4, "uint4": ml_dtypes.uint4, "int8": np.int8, "uint8": np.uint8}
 OUTPUTS = (1, 3, 16, 17, 40)
@@ -180,8 +180,13 @@ def block_rows(net: Net) -> None:
     net.end(net.add_value(y, [*x.sizes[:-1], width], x.spread))
 
 
-def _own_weights(net: Net, out: int, k: int, size: float) -> tuple[dict[int, str], int, int]:
-    """Operands 1 to 7 of INTact's operators by number, the bits and the block: one level of scales or two."""
+def _own_weights(
+    net: Net, out: int, k: int, size: float, in_floats: bool
+) -> tuple[dict[int, str], int, int]:
+    """Operands 1 to 8 of INTact's operators by number, the bits and the block: one level of scales or two.
+
+    `in_floats`: values of a table may be any.
+    """
     bits = net.pick([2, 3, 4, 4, 5, 6, 7, 8])
     block = net.pick([8, 8, 16, 16, 24, 32, 64, 256, k, 5])
     blocks = -(-k // block)
@@ -202,7 +207,9 @@ def _own_weights(net: Net, out: int, k: int, size: float) -> tuple[dict[int, str
         return net.constant(net.rng.integers(low, high, shape).astype(np.int8))
 
     operands = {1: net.constant(join_stream(_codes(net, (out, k), bits), bits, 1)), 2: numbers(fine, size)}
-    if net.chance(0.5):
+    if bits == 4 and net.chance(0.4):
+        operands[8] = net.constant(_values(net, in_floats))
+    elif net.chance(0.5):
         points = _codes(net, shape, bits)
         if net.chance(0.3):
             points[...] = net.pick([0, 1, 2**bits - 1])
@@ -216,6 +223,15 @@ def _own_weights(net: Net, out: int, k: int, size: float) -> tuple[dict[int, str
     return operands, bits, block
 
 
+def _values(net: Net, any_reals: bool) -> np.ndarray:
+    """A table of 16 values: whole numbers as int8 holds, those of a format, or any others."""
+    how = net.pick(["whole", "whole", "iq4", "fp4e2m1", *["nf4", "any"] * any_reals])
+    if how == "whole":
+        return net.rng.integers(-128, 128, 16).astype(np.float32)
+    known = code_values(how) if how != "any" else None
+    return scales(net, (16,), 8) if known is None else known
+
+
 def own_product(net: Net) -> None:
     """BlockLinear of INTact: floats, or codes in blocks of their own, by weights in one level or two."""
     x = rows(net, 2, 3, 4)
@@ -223,10 +239,12 @@ def own_product(net: Net) -> None:
     dims = [dim for value in net.inputs for dim in value.type.tensor_type.shape.dim[1:]]
     if k == 0 or np.prod(x.sizes) > 2 * MOST or any(dim.dim_param for dim in dims):
         raise Impossible  # rows of a free length have no step, and ONNX Runtime does not know the operator
-    operands, bits, block = _own_weights(net, out, k, 1.0)
+    in_floats = net.chance(0.3)
+    operands, bits, block = _own_weights(net, out, k, 1.0, in_floats)
     if net.chance(0.5):
         operands[5] = net.floats_of((out,), x.spread)
-    x_block = net.pick([0, 0, *(n for n in (block, block, 8, 16, 32, 256, k) if not misfit(k, block, n))])
+    sizes = [] if in_floats else [n for n in (block, block, 8, 16, 32, 256, k) if not misfit(k, block, n)]
+    x_block = net.pick([0, *sizes])
     names = (operands.get(at, "") for at in range(1, max(operands) + 1))
     (y,) = net.foreign_node(
         ops.BlockLinear.domain, "BlockLinear", x.name, *names, K=k, bits=bits, block=block, x_block=x_block,
@@ -241,7 +259,7 @@ def own_rows(net: Net) -> None:
     if 0 in x.sizes[1:]:
         raise Impossible
     index, width = _indices(net, x), net.pick([1, 8, 20, 33, 64, 130, 512])
-    operands, bits, block = _own_weights(net, x.sizes[-1], width, x.spread)
+    operands, bits, block = _own_weights(net, x.sizes[-1], width, x.spread, in_floats=True)
     names = (operands.get(at, "") for at in range(1, max(operands) + 1))
     (y,) = net.foreign_node(
         ops.BlockGather.domain, "BlockGather", index, *names, K=width, bits=bits, block=block,

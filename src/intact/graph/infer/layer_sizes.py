@@ -41,7 +41,8 @@ def _times_matrix(node: ir.Node, shape_of: Look) -> Sizes | None:
 
 def _times_columns(node: ir.Node, shape_of: Look) -> Sizes | None:
     x = shape_of(node.inputs[0])
-    return [*x[:-1], ops.MatMulNBits.of(node).N] if x else None
+    form = ops.MatMulBnb4 if node.op_type == "MatMulBnb4" else ops.MatMulNBits
+    return [*x[:-1], form.of(node).N] if x else None
 
 
 def _times_rows(node: ir.Node, shape_of: Look) -> Sizes | None:
@@ -88,6 +89,7 @@ _RULES: dict[tuple[str, str], Callable[[ir.Node, Look], Sizes | None]] = {
     (ops.BlockLinear.domain, "BlockLinear"): _times_rows,
     (ops.MICROSOFT, "DynamicQuantizeMatMul"): _times_matrix,
     (ops.MICROSOFT, "MatMulIntegerToFloat"): _times_matrix,
+    (ops.MICROSOFT, "MatMulBnb4"): _times_columns,
     (ops.MICROSOFT, "MatMulNBits"): _times_columns,
     (ops.MICROSOFT, "MoE"): _like_first,
     (ops.MICROSOFT, "QMoE"): _like_first,

@@ -149,7 +149,7 @@ def _declare_types(scope: _Scope, names: Iterable[str], dtype: int) -> None:
 
 
 def _product(scope: _Scope, node: onnx.NodeProto) -> onnx.NodeProto | None:
-    """Return a MatMul in the place of a MatMulNBits."""
+    """Return a MatMul in the place of a MatMulNBits or MatMulBnb4."""
     sizes = {attribute.name: attribute.i for attribute in node.attribute}
     if min(sizes.get("K", 0), sizes.get("N", 0)) < 1 or len(node.input) < 3:
         return None
@@ -248,9 +248,9 @@ _RULES = {
     (MICROSOFT, "MatMulIntegerToFloat"): _product_of_codes,
     (MICROSOFT, "GatherBlockQuantized"): _gather, (MICROSOFT, "GroupQueryAttention"): _attention,
     (NarrowGroupQueryAttention.domain, "GroupQueryAttention"): _attention,
-    (MICROSOFT, "MatMulNBits"): _product, (BlockLinear.domain, "BlockGather"): _block_rows,
-    (BlockLinear.domain, "BlockLinear"): _block_product, (MICROSOFT, "SkipLayerNormalization"): _same,
-    (MICROSOFT, "MoE"): _same, (MICROSOFT, "QMoE"): _same,
+    (MICROSOFT, "MatMulBnb4"): _product, (MICROSOFT, "MatMulNBits"): _product,
+    (BlockLinear.domain, "BlockGather"): _block_rows, (BlockLinear.domain, "BlockLinear"): _block_product,
+    (MICROSOFT, "SkipLayerNormalization"): _same, (MICROSOFT, "MoE"): _same, (MICROSOFT, "QMoE"): _same,
     (MICROSOFT, "SkipSimplifiedLayerNormalization"): _same,
 }  # fmt: skip
 

@@ -210,6 +210,18 @@ class GatherBlockQuantized(OfRuntime):
 
 
 @dataclass(frozen=True)
+class MatMulBnb4(OfRuntime):
+    """Inputs: data, codes of the weight [N * K / 2], a scale for each block of them; `quant_type` 1 is nf4."""
+
+    K: int = 0
+    N: int = 0
+    block_size: int = 0
+    quant_type: int = 1
+    training_mode: int = 0
+    transB: int = 1
+
+
+@dataclass(frozen=True)
 class MatMulNBits(OfRuntime):
     """Inputs: data, codes of the weight [N, blocks, bytes], scales, zero points, an order, bias."""
 

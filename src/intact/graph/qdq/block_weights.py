@@ -1,4 +1,4 @@
-"""Weights in blocks out of a graph: of MatMulNBits, behind DequantizeLinear, and of INTact's operators."""
+"""Weights in blocks out of a graph: of MatMulNBits and MatMulBnb4, behind DequantizeLinear, of our operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from intact.graph.core.constants import Constants
 from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import FORMATS, is_op
 from intact.graph.ops import MICROSOFT
-from intact.graph.qdq.packed_weights import packed_weight
+from intact.graph.qdq.packed_weights import packed_bnb4_weight, packed_weight
 from intact.numerics import OWN_TABLE, TABLE_FORMATS, BlockWeights, code_values, split_stream
 
 _STORED = {"int4": np.int8, "uint4": np.uint8, "int8": np.int8, "uint8": np.uint8}
@@ -24,11 +24,12 @@ _FIX = "quantize the weights again: these are not what the node's attributes say
 def find_block_weights(graph: ir.Graph, constants: Constants) -> Iterator[tuple[str, ir.Node]]:
     """Yield the name of the codes, and the node that reads them, of all weights in blocks of the main graph.
 
-    These are constant codes of a MatMulNBits, of a DequantizeLinear with scales per channel or per block, or
+    These are constant codes of a MatMulNBits or MatMulBnb4, of a DequantizeLinear with scales per channel or per block, or
     of INTact's own operators.
     """
     for node in graph:
-        at = 1 if is_op(node, "MatMulNBits", domain=MICROSOFT) or is_block_operator(node) else 0
+        is_product = is_op(node, "MatMulNBits", "MatMulBnb4", domain=MICROSOFT)
+        at = 1 if is_product or is_block_operator(node) else 0
         if not at and not is_op(node, "DequantizeLinear"):
             continue
         codes = node.inputs[at]
@@ -56,8 +57,7 @@ def read_block_weight(node: ir.Node, constants: Constants) -> BlockWeights:
         FileFormatError: The parts do not fit; names the node.
     """
     try:
-        read = {"MatMulNBits": _nbits, "DequantizeLinear": _behind_dequantize}.get(node.op_type, _own)
-        weights = read(node, constants)
+        weights = _READERS.get(node.op_type, _own)(node, constants)
     except QuantValueError as error:
         raise FileFormatError(f"node '{node.name}': {error.where}", error.got, error.want, _FIX) from error
     if weights is None:
@@ -73,6 +73,11 @@ def _nbits(node: ir.Node, constants: Constants) -> BlockWeights | None:
     if codes is None or scale is None:
         return None
     return packed_weight(node, codes, scale, zero, order)
+
+
+def _bnb4(node: ir.Node, constants: Constants) -> BlockWeights | None:
+    codes, scale = constants(input_of(node, 1)), constants(input_of(node, 2))
+    return None if codes is None or scale is None else packed_bnb4_weight(node, codes, scale)
 
 
 def _own(node: ir.Node, constants: Constants) -> BlockWeights | None:
@@ -140,3 +145,7 @@ def _behind_dequantize(node: ir.Node, constants: Constants) -> BlockWeights | No
 
 def _last(part: NDArray | None, axis: int) -> NDArray | None:
     return None if part is None else np.ascontiguousarray(np.moveaxis(part, axis, -1))
+
+
+_READERS = {"MatMulNBits": _nbits, "MatMulBnb4": _bnb4, "DequantizeLinear": _behind_dequantize}
+"""Operator -> what reads its weights; INTact's own have `_own`."""

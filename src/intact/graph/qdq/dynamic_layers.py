@@ -52,7 +52,7 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     Before: ``q, s, z = DynamicQuantizeLinear(x)``, ``y = Mul(Cast(MatMulInteger(q, w, z, v)), Mul(s, t))``.
     After:  ``y = MatMul(x, (w - v) * t)``; so ConvInteger, and the operators of ONNX Runtime that say as
     much in one node: DynamicQuantizeMatMul, MatMulIntegerToFloat, DynamicQuantizeLSTM, QAttention,
-    QEmbedLayerNormalization, MatMulNBits; and INTact's own. Both operands may be dynamic. What moved
+    QEmbedLayerNormalization, MatMulNBits, MatMulBnb4; and INTact's own. Both operands may be dynamic. What moved
     codes moves floats.
 
     The difference is the rounding of x: at most half of the scale that a batch gives it, for each product.
@@ -379,7 +379,7 @@ def _few_bits(floats: _Floats, node: ir.Node) -> str:
 
 
 def _block_weights(floats: _Floats, node: ir.Node) -> str:
-    """Return the weights of a BlockLinear or BlockGather as floats."""
+    """Return the weights of a BlockLinear, BlockGather or MatMulBnb4 as floats."""
     try:
         weights = read_block_weight(node, floats.constants)
     except FileFormatError as error:
@@ -416,6 +416,7 @@ _RULES: dict[tuple[str, str], Rule] = {
     (MICROSOFT, "DynamicQuantizeLSTM"): _lstm,
     (MICROSOFT, "QAttention"): _attention,
     (MICROSOFT, "QEmbedLayerNormalization"): _embedding,
+    (MICROSOFT, "MatMulBnb4"): _block_weights,
     (MICROSOFT, "MatMulNBits"): _few_bits,
     (MICROSOFT, "QMoE"): _experts,
     (ops.BlockLinear.domain, "BlockGather"): _block_weights,

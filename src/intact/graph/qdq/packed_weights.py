@@ -1,4 +1,4 @@
-"""Read the weights of MatMulNBits, of 2, 4 or 8 bits."""
+"""Read the weights of MatMulNBits, of 2, 4 or 8 bits, and of MatMulBnb4."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.graph import ops
-from intact.numerics import BlockWeights, dequantize_blocks, split_fields
+from intact.numerics import OWN_TABLE, BlockWeights, dequantize_blocks, split_fields
 
+_FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
+"""Values of bitsandbytes' fp4 in the order of its codes; those of the other sign follow. Source: ONNX Runtime,
+blockwise_quant_block_bnb4.h."""
 
 def unpack_weight(
     node: ir.Node, codes: NDArray[Any], scale: NDArray[np.float32], zero: NDArray[Any] | None
@@ -55,6 +58,31 @@ def packed_weight(
     try:
         return BlockWeights(whole, f"uint{bits}", scales, block, points, groups=_groups(order, k, block))
     except QuantValueError:  # scales or zero points of a dtype that no runtime takes
+        return None
+
+
+def packed_bnb4_weight(node: ir.Node, codes: NDArray[Any], scale: NDArray[Any]) -> BlockWeights | None:
+    """Return the weight of a MatMulBnb4, [N, K]; None where its parts are not as its attributes say.
+
+    Args:
+        node: It says K, N, block_size, and quant_type: 0 for bitsandbytes' fp4, 1 for nf4.
+        codes: uint8 [N * K / 2], the first of two codes in the high bits.
+        scale: One for each block of neighbours; a block within one row.
+    """
+    form = ops.MatMulBnb4.of(node)
+    k, n, block = form.K, form.N, form.block_size
+    if min(k, n, block) < 1 or k % block or form.quant_type not in (0, 1) or not form.transB:
+        return None
+    if codes.dtype != np.uint8 or codes.size != (n * k + 1) // 2 or scale.size * block != n * k:
+        return None
+    pairs = codes.reshape(-1, 1) >> np.array([4, 0], np.uint8) & np.uint8(15)
+    table = None if form.quant_type else np.array([*_FP4, *(-value for value in _FP4)], np.float32)
+    name = "nf4" if form.quant_type else OWN_TABLE
+    try:
+        return BlockWeights(
+            pairs.reshape(-1)[: n * k].reshape(n, k), name, scale.reshape(n, k // block), block, table=table
+        )
+    except QuantValueError:  # scales of a dtype that no runtime takes
         return None
 
 

@@ -53,6 +53,7 @@ from intact.engine.lower.rules.moves.transpose import lower_transpose
 from intact.engine.lower.rules.products.block_linear import (
     lower_block_linear,
     lower_dynamic_matmul,
+    lower_matmul_bnb4,
     lower_matmul_integer_to_float,
     lower_matmul_nbits,
 )
@@ -265,6 +266,7 @@ FOREIGN_RULES: dict[tuple[str, str], tuple[Rule, ...]] = {
     (ops.MICROSOFT, "DynamicQuantizeMatMul"): (lower_dynamic_matmul,),
     (ops.MICROSOFT, "GatherBlockQuantized"): (lower_block_gather,),
     (ops.MICROSOFT, "GroupQueryAttention"): (lower_group_query,),
+    (ops.MICROSOFT, "MatMulBnb4"): (lower_matmul_bnb4,),
     (ops.MICROSOFT, "MatMulIntegerToFloat"): (lower_matmul_integer_to_float,),
     (ops.MICROSOFT, "MatMulNBits"): (lower_matmul_nbits,),
     (ops.BlockGather.domain, "BlockGather"): (lower_block_gather,),

@@ -30,6 +30,11 @@ def lower_matmul_nbits(builder: PlanBuilder, node: Node) -> None:
     _lower_reals(builder, node, weights, weights.block_size if in_codes else 0)
 
 
+def lower_matmul_bnb4(builder: PlanBuilder, node: Node) -> None:
+    """Lower a MatMulBnb4: floats times the floats of nf4 or bitsandbytes' fp4 (N67, N51)."""
+    _lower_reals(builder, node, _read_weights(builder, node), 0)
+
+
 def lower_block_linear(builder: PlanBuilder, node: Node) -> None:
     """Lower a BlockLinear: a product of floats, or of codes in blocks of `x_block` elements."""
     _lower_reals(builder, node, _read_weights(builder, node), ops.BlockLinear.of(node).x_block)
