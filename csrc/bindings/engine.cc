@@ -18,6 +18,7 @@
 #include "bindings/packed.h"
 #include "engine/bound.h"
 #include "engine/crc32.h"
+#include "engine/panels.h"
 #include "engine/failure.h"
 #include "engine/kinds.h"
 
@@ -307,6 +308,13 @@ void bind_engine(nb::module_& m) {
         return engine::crc32(bytes, array.nbytes());
       },
       "array"_a.noconvert());
+  m.def(
+      "unpack_block_codes",
+      [](const AnyIn& panels, int64_t outputs, int64_t inputs, int64_t bits) {
+        const auto* const bytes = static_cast<const uint8_t*>(panels.data());
+        return array_of(engine::Panels{inputs, bits}.unpack("panels", {bytes, panels.nbytes()}, outputs));
+      },
+      "panels"_a.noconvert(), "outputs"_a, "inputs"_a, "bits"_a);
   nb::class_<HostedBound>(m, "HostedBound")
       .def_prop_ro(
           "program", [](const HostedBound& b) -> const Program& { return b.bound.program(); },

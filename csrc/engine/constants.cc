@@ -27,6 +27,11 @@ Bytes Arrays::constant_locked(const ConstantRecord& record) {
   if (record.stored) {
     const std::vector<float> widened = record.stored->widened();
     bytes = aligned_copy(widened.data(), widened.size() * sizeof(float));
+  } else if (record.panels) {
+    const Bytes* const packed = find_packed(record.name, record.panels->form());
+    const std::vector<uint8_t> codes =
+        record.panels->unpack("array '" + record.name + "'", packed->bytes, record.shape[0]);
+    bytes = aligned_copy(codes.data(), codes.size());
   }
   compare(bytes.bytes, record.crc32, record.name);
   return sound_.emplace(record.name, bytes).first->second;
@@ -35,7 +40,7 @@ Bytes Arrays::constant_locked(const ConstantRecord& record) {
 Bytes Arrays::constant_to_pack(const ConstantRecord& record) {
   const bool was_there = sound_.count(record.name) != 0;
   Bytes bytes = constant_locked(record);
-  if (record.stored && !was_there) sound_.erase(record.name);
+  if ((record.stored || record.panels) && !was_there) sound_.erase(record.name);
   return bytes;
 }
 

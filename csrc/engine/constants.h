@@ -11,6 +11,7 @@
 
 #include "engine/bytes.h"
 #include "engine/host.h"
+#include "engine/panels.h"
 #include "engine/stored.h"
 #include "engine/tensor.h"
 
@@ -23,6 +24,7 @@ struct ConstantRecord {
   uint32_t crc32 = 0;
   std::span<const uint8_t> bytes;  // in the file, with padding behind them; of a stored one its codes
   std::optional<Stored> stored;    // where the file holds it in fewer bits
+  std::optional<Panels> panels;    // where the file holds it packed alone
 
   size_t nbytes() const { return static_cast<size_t>(elements(shape)) * bytes_of(type); }
 };
@@ -62,7 +64,7 @@ class Arrays {
   };
 
   Bytes constant_locked(const ConstantRecord& record);
-  // A constant that the file holds in fewer bits is made for a while only.
+  // A constant that the file holds in another form is made for a while only.
   Bytes constant_to_pack(const ConstantRecord& record);
   const Bytes* find_packed(const std::string& constant, const std::string& form);
   Bytes keep_packed(const std::string& constant, const std::string& form, std::vector<uint8_t> made);

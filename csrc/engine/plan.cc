@@ -16,7 +16,7 @@
 namespace intact::engine {
 namespace {
 
-constexpr int64_t kVersion = 6;
+constexpr int64_t kVersion = 7;
 constexpr const char* kOrder = std::endian::native == std::endian::little ? "little" : "big";
 
 Codes read_codes(Fields fields) {
@@ -58,7 +58,8 @@ class Reader {
     const std::string model = body_.text("model");
     body_.texts("deciding");
     read_constants(body_.list("constants"));
-    const Json &stored = body_.list("stored"), &joined = body_.list("joined"), &packed = body_.list("packed");
+    const Json &stored = body_.list("stored"), &panels = body_.list("panels");
+    const Json &joined = body_.list("joined"), &packed = body_.list("packed");
     body_.list("timings");
     read_steps(body_.list("steps"));
     const bool has_selftest = body_.has("selftest");
@@ -71,6 +72,7 @@ class Reader {
     }
     if (!joined.items.empty()) fail_file(where_, "models in pieces that no step names", "none");
     read_stored(stored);
+    read_panels(panels);
     if (host_ == nullptr) find_arrays(packed);
     plan_.inputs = ports(inputs, "the inputs");
     plan_.outputs = ports(outputs, "the outputs");
@@ -220,16 +222,19 @@ class Reader {
     return found->second.first(bytes);
   }
 
+  ConstantRecord& constant_of(const std::string& name, const std::string& where) {
+    const auto found = names_.numbers.find(name);
+    if (found == names_.numbers.end() || plan_.is_tensor(found->second)) fail_file(where, name, "a constant");
+    return plan_.constants[static_cast<size_t>(found->second) - plan_.tensors.size()];
+  }
+
   void read_stored(const Json& list) {
     for (const Json& entry : list.items) {
       Fields fields(entry, where_ + ".stored", &names_);
       const std::string name = fields.text("constant");
       Stored stored = read_form(fields.record("form"));
       fields.finish();
-      const auto found = names_.numbers.find(name);
-      if (found == names_.numbers.end() || plan_.is_tensor(found->second))
-        fail_file(fields.where(), name, "a constant");
-      ConstantRecord& constant = plan_.constants[static_cast<size_t>(found->second) - plan_.tensors.size()];
+      ConstantRecord& constant = constant_of(name, fields.where());
       if (constant.type != Type::f32 || constant.stored)
         fail_file(fields.where(), name, "a constant of float32");
       stored.check(fields.where(), elements(constant.shape));
@@ -247,9 +252,23 @@ class Reader {
     }
   }
 
+  void read_panels(const Json& list) {
+    for (const Json& entry : list.items) {
+      Fields fields(entry, where_ + ".panels", &names_);
+      const std::string name = fields.text("constant");
+      const Panels panels{fields.integer("inputs"), fields.integer("bits")};
+      fields.finish();
+      ConstantRecord& constant = constant_of(name, fields.where());
+      if (constant.panels) fail_file(fields.where(), name, "names that are given once");
+      panels.check(fields.where(), constant.type, constant.shape);
+      constant.panels = panels;
+    }
+  }
+
   void find_arrays(const Json& packed) {
     for (ConstantRecord& constant : plan_.constants) {
-      if (!constant.stored) constant.bytes = take_array("constant/" + constant.name, constant.nbytes());
+      if (!constant.stored && !constant.panels)
+        constant.bytes = take_array("constant/" + constant.name, constant.nbytes());
     }
     for (const Json& entry : packed.items) {
       Fields fields(entry, where_ + ".packed");
@@ -267,6 +286,10 @@ class Reader {
           take_array("packed/" + kernel + "/" + constant, std::min(count, size_t{1} << 50) * bytes_of(*type));
       if (!plan_.arrays.add_packed(constant, kernel, bytes, sum))
         fail_file(fields.where(), kernel, "distinct names");
+    }
+    for (const ConstantRecord& constant : plan_.constants) {
+      if (constant.panels && !plan_.arrays.is_packed(constant, constant.panels->form()))
+        fail_file(where_ + ".panels", constant.name, "a constant that is packed so");
     }
     if (taken_.size() != container_.arrays.size()) fail_file(where_, "arrays of no constant", "none");
   }

@@ -155,26 +155,6 @@ def test_what_kernels_packed_is_not_kept_in_floats_too(name, tmp_path, widened):
     assert widened and not any(reference() is not None for reference in widened)
 
 
-def test_scales_of_packed_codes_lie_packed_in_the_file(tmp_path, widened):
-    blocks = (np.abs(reals(N, K // BLOCK)) + 0.01).astype(np.float16)
-    packed = RNG.integers(0, 256, (N, K // BLOCK, BLOCK // 2), np.uint8)
-    node = helper.make_node(
-        "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=K, N=N, bits=4, block_size=BLOCK,
-        accuracy_level=4,
-    )  # fmt: skip
-    proto = onnx_model(
-        [node], {"x": ["rows", K]}, {"y": ["rows", N]}, {"w": packed, "s": blocks.astype(np.float32)},
-        opset=21, domains={"com.microsoft": 1},
-    )  # fmt: skip
-    engine, path = intact.compile(proto, threads=1), tmp_path / "blocks.plan"
-    engine.save(path)
-    loaded = intact.load(path, threads=1)
-    for rows in (1, 40):
-        x = RNG.standard_normal((rows, K)).astype(np.float32)
-        np.testing.assert_array_equal(loaded.run({"x": x})["y"], engine.run({"x": x})["y"])
-    assert not widened, "the engine reads what it saved"
-
-
 def test_damaged_codes_are_refused_by_the_checksum_of_the_floats(tmp_path):
     _, path, feeds = save_and_load(MODELS["int8 by row"](), tmp_path)
     data = bytearray(path.read_bytes())

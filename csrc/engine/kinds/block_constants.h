@@ -5,6 +5,7 @@
 
 #include "engine/checker.h"
 #include "engine/fields.h"
+#include "engine/panels.h"
 #include "engine/plan_step.h"
 
 namespace intact::engine {
@@ -22,7 +23,7 @@ struct BlockConstants {
         bits(f.integer("bits")),
         block(f.integer("block")),
         form(std::to_string(inputs) + "x" + std::to_string(bits)),
-        panels("block_codes_" + form) {}
+        panels(Panels{inputs, bits}.form()) {}
 
   void check(const Checker& checker) const {
     const Shape& codes = checker.sizes(weight);

@@ -20,6 +20,7 @@ from intact.kernels.program import (
     View,
     crc32,
     native_kinds,
+    unpack_block_codes,
 )
 from intact.kernels.quantization import (
     dequantize,
@@ -60,5 +61,5 @@ __all__ = [
     "count_fixed", "count_pow2", "cpu_features", "crc32", "dequantize", "entropy_divergences",
     "fake_quantize", "fake_quantize_grad", "grid_gains", "instructions", "kernel_list", "kernels_in_use",
     "learned_range_grad", "machine", "minmax", "moments", "native_kinds", "quadratic_forms", "quantize",
-    "round_together", "unit_factor", "window_sums", "windows",
+    "round_together", "unit_factor", "unpack_block_codes", "window_sums", "windows",
 ]  # fmt: skip

@@ -39,13 +39,28 @@ SLACK = 64
 
 __all__ = [
     "ARENA", "NEAR_BYTES", "SLACK", "Context", "HostedBound", "HostedPlan", "NativeStep", "Program",
-    "ThreadPool", "View", "available_cpus", "crc32", "native_kinds", "place_spans",
+    "ThreadPool", "View", "available_cpus", "crc32", "native_kinds", "place_spans", "unpack_block_codes",
 ]  # fmt: skip
 
 
 def crc32(array: NDArray[Any]) -> int:
     """Return the CRC-32 of an array's bytes in their order, as `zlib.crc32` does, at the speed of memory."""
     return _native.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+
+
+def unpack_block_codes(
+    panels: NDArray[np.uint8], outputs: int, inputs: int, bits: int
+) -> NDArray[np.uint8]:  # fmt: skip
+    """Return codes in panels bit by bit, the lowest bit first, each output from a byte on: uint8 [bytes].
+
+    Args:
+        panels: uint8 [bytes], as the engine packs weights in blocks.
+        outputs, inputs: Rows of codes, and codes of each, from 1 on.
+        bits: Of each code, 2 to 8.
+    Raises:
+        FileFormatError: Panels of such codes have another size.
+    """
+    return _native.unpack_block_codes(np.ascontiguousarray(panels), outputs, inputs, bits)
 
 
 def available_cpus() -> int:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from intact.engine.backend import Packed
 from intact.engine.codec import encode
 from intact.engine.cpu.fallback import FallbackSessions
-from intact.engine.files.plan_files import VERSION, Verified
+from intact.engine.files.plan_files import VERSION
+from intact.engine.files.verified import Verified
 from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.plan import Plan
 from intact.engine.shapes import SizesUnknown, checksum, peek
@@ -108,7 +109,7 @@ def record_of(plan: Plan) -> str:
         "constants": [
             {"name": name, "dtype": a.dtype.name, "shape": a.shape, "crc32": 0} for name, a in arrays.items()
         ],
-        "stored": [], "joined": [], "packed": [], "timings": [],
+        "stored": [], "panels": [], "joined": [], "packed": [], "timings": [],
         "steps": [_record_of_step(plan, step) for step in plan.steps],
     })  # fmt: skip
 

@@ -12,12 +12,11 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,9 @@ from intact.engine.codec import decode, encode, format_error
 from intact.engine.compact_constants import Form, Stored, compact_reals
 from intact.engine.files import container
 from intact.engine.files.limits import check_limits
-from intact.engine.model_pieces import MOST, Joined, Piece, Views, join_models, views_of
+from intact.engine.files.panel_codes import PanelCodes, find_panels
+from intact.engine.files.verified import OtherForm, Verified
+from intact.engine.model_pieces import MOST, Joined, Piece, join_models, views_of
 from intact.engine.plan import Plan, SelfTest
 from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
 from intact.errors import FileFormatError, QuantValueError, require_path
@@ -36,14 +37,13 @@ from intact.layer import Layer
 from intact.reading import reading
 from intact.timings import Timings, check_table
 
-VERSION = 6
+VERSION = 7
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
 _DTYPES = (
     "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32", "float64", "float16",
     "bool",
 )  # fmt: skip
 
-Key = TypeVar("Key", bound=Hashable)
 Packed = Mapping[tuple[str, str], NDArray[Any]]
 """Packed weights of kernels, by (name of the constant, name of the kernel)."""
 
@@ -66,6 +66,13 @@ class _Stored:
 class _Joined:
     constant: str
     pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class _Panels:
+    constant: str
+    inputs: int
+    bits: int
 
 
 @dataclass(frozen=True)
@@ -100,83 +107,10 @@ class _Body:
     deciding: tuple[str, ...]
     constants: tuple[_Constant, ...]
     stored: tuple[_Stored, ...]
+    panels: tuple[_Panels, ...]
     joined: tuple[_Joined, ...]
     packed: tuple[_Packed, ...]
     timings: tuple[_Timed, ...]
-
-
-class Verified(Mapping[Key, NDArray[Any]]):
-    """Arrays of a mapped file. Each is compared with its checksum when it is first asked for.
-
-    Those that the file holds in fewer bits, or in pieces, are made then; `[]` keeps them, `borrow` does not.
-
-    Args:
-        where: The file, for errors.
-        arrays: With their checksums.
-        stored: Of what is held in fewer bits, or in pieces: these, the shape, and the checksum.
-    """
-
-    def __init__(
-        self,
-        where: str,
-        arrays: Mapping[Key, tuple[NDArray, int]],
-        stored: Mapping[Key, tuple[Stored | Views, tuple[int, ...], int]] | None = None,
-    ) -> None:
-        self._where, self._arrays, self._stored = where, dict(arrays), dict(stored or {})
-        self._sound: set[Key] = set()
-
-    def __getitem__(self, key: Key) -> NDArray:
-        if key not in self._arrays:
-            self._arrays[key] = self.borrow(key), self._stored[key][2]
-        return self.borrow(key)
-
-    def borrow(self, key: Key) -> NDArray:
-        """Return an array for a while: what the file holds in fewer bits is made anew each time."""
-        if key in self._arrays:
-            array, checksum = self._arrays[key]
-        else:
-            stored, shape, checksum = self._stored[key]
-            array = stored.widen(shape)
-        if key not in self._sound:
-            if crc32(array) != checksum:
-                raise format_error(f"{self._where}: array {key!r}", "bytes that do not match their checksum",
-                                 "the bytes that were written")  # fmt: skip
-            self._sound.add(key)
-        return array
-
-    def peek(self, key: Key) -> NDArray:
-        """Return an array of the same shape and dtype, whose elements nobody has verified or made."""
-        if key in self._arrays:
-            return self._arrays[key][0]
-        stored, shape, _ = self._stored[key]
-        return np.broadcast_to(np.zeros((), np.float32 if isinstance(stored, Stored) else np.uint8), shape)
-
-    def checksum(self, key: Key) -> int:
-        """Return the CRC-32 that the JSON stores for an array."""
-        return self._stored[key][2] if key in self._stored else self._arrays[key][1]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._arrays or key in self._stored
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(dict.fromkeys((*self._arrays, *self._stored)))
-
-    def __len__(self) -> int:
-        return len(self._arrays.keys() | self._stored.keys())
-
-    def verify(self, keys: Iterable[Key], threads: int = 1) -> None:
-        """Compare these arrays now, so that a damaged file is refused before anything runs."""
-        if threads == 1:
-            self._verify_all(keys)
-            return
-        waiting = list(keys)
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(self._verify_all, [waiting[first::threads] for first in range(threads)]):
-                pass
-
-    def _verify_all(self, keys: Iterable[Key]) -> None:
-        for key in keys:
-            self.borrow(key)
 
 
 @dataclass(frozen=True)
@@ -220,13 +154,18 @@ def save(
     }  # fmt: skip
     _require_plain(constants)
     _require_plain(pieces)
-    arrays = {f"constant/{n}": stored[n].codes if n in stored else array for n, array in constants.items()}
+    panels = find_panels(constants, pieces)
+    arrays = {
+        f"constant/{name}": stored[name].codes if name in stored else array
+        for name, array in constants.items() if name not in panels
+    }  # fmt: skip
     joined = _split_models(plan, arrays)
     body = _Body(
         VERSION, __version__, sys.byteorder, plan.inputs, plan.outputs, tuple(plan.tensors.values()),
         plan.layers, plan.notes, plan.model, plan.deciding,
         tuple(_Constant(n, a.dtype.name, a.shape, crc32(a)) for n, a in constants.items()),
         tuple(_Stored(name, entry.form) for name, entry in stored.items()),
+        tuple(_Panels(name, entry.inputs, entry.bits) for name, entry in sorted(panels.items())),
         tuple(_Joined(name.removeprefix("constant/"), entry.pieces) for name, entry in joined.items()),
         tuple(_Packed(*key, a.dtype.name, a.shape, crc32(a)) for key, a in pieces.items()),
         tuple(_timing_entries(Timings() if timings is None else timings)),
@@ -359,19 +298,30 @@ def _arrays(
 ) -> tuple[Verified[str], Verified[tuple[str, str]], dict[str, Stored]]:
     """Collect the constants, the packed arrays, and the constants in a compact form."""
     rest = dict(views)
-    plain, stored = dict[str, tuple[NDArray, int]](), dict[str, tuple[Stored | Views, tuple[int, ...], int]]()
+    plain, stored = dict[str, tuple[NDArray, int]](), dict[str, tuple[OtherForm, tuple[int, ...], int]]()
     forms = {entry.constant: entry.form for entry in body.stored}
     pieces = {entry.constant: entry.pieces for entry in body.joined}
+    panels = {entry.constant: (entry.inputs, entry.bits) for entry in body.panels}
     names = {entry.name for entry in body.constants}
     for field, other_names in (
         ("stored", forms.keys() - names),
         ("joined", pieces.keys() - (names - forms.keys())),
+        ("panels", panels.keys() - (names - forms.keys() - pieces.keys())),
     ):
         if other_names:
             raise format_error(f"{where}.{field}", min(other_names), "names of constants")
     _check_joined(where, body, views)
+    packed = {
+        (entry.constant, entry.kernel): (
+            _array(where, entry, f"packed/{entry.kernel}/{entry.constant}", rest), entry.crc32,
+        )
+        for entry in body.packed
+    }  # fmt: skip
     for entry in body.constants:
-        if entry.name in pieces:
+        if entry.name in panels:
+            codes = _panel_codes(where, entry, *panels[entry.name], packed)
+            stored[entry.name] = codes, entry.shape, entry.crc32
+        elif entry.name in pieces:
             rest.pop(f"constant/{entry.name}", None)
             model = views_of(where, entry.name, prod(entry.shape), pieces[entry.name], views)
             stored[entry.name] = model, entry.shape, entry.crc32
@@ -379,12 +329,6 @@ def _arrays(
             stored[entry.name] = _compact_constant(where, entry, form, rest), entry.shape, entry.crc32
         else:
             plain[entry.name] = _array(where, entry, f"constant/{entry.name}", rest), entry.crc32
-    packed = {
-        (entry.constant, entry.kernel): (
-            _array(where, entry, f"packed/{entry.kernel}/{entry.constant}", rest), entry.crc32,
-        )
-        for entry in body.packed
-    }  # fmt: skip
     if rest:
         raise format_error(where, f"arrays of no constant: {', '.join(rest)}", "none")
     compact = {name: constant for name, (constant, *_) in stored.items() if isinstance(constant, Stored)}
@@ -410,6 +354,19 @@ def _array(where: str, entry: _Constant | _Packed, name: str, rest: dict[str, co
         raise format_error(f"{where}: '{name}'", f"{entry.dtype} {entry.shape}", "a dtype and sizes")
     dtype = np.dtype(entry.dtype)
     return _bytes(where, name, prod(entry.shape) * dtype.itemsize, rest).view(dtype).reshape(entry.shape)
+
+
+def _panel_codes(
+    where: str, entry: _Constant, inputs: int, bits: int,
+    packed: Mapping[tuple[str, str], tuple[NDArray, int]],
+) -> PanelCodes:  # fmt: skip
+    """Find the panels of a constant that the file holds in no other form."""
+    form = f"block_codes_{inputs}x{bits}"
+    array, _ = packed.get((entry.name, form), (None, 0))
+    codes = None if array is None else PanelCodes.of(form, array.reshape(-1).view(np.uint8))
+    if codes is None or not codes.fits(entry.dtype, entry.shape):
+        raise format_error(f"{where}: '{entry.name}'", f"panels {form}", "those of such a constant")
+    return codes
 
 
 def _compact_constant(where: str, entry: _Constant, form: Form, rest: dict[str, container.Bytes]) -> Stored:
