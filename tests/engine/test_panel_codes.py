@@ -72,16 +72,16 @@ def test_codes_are_in_the_file_once(tmp_path: Path, bits: int, outputs: int) -> 
 def test_an_engine_reads_what_it_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, path = save(tmp_path, product(4))
     x, borrow = {"x": rows(3)}, Verified.borrow
-    expected, made = engine.run(x)["y"], []
+    expected, unpacked = engine.run(x)["y"], []
 
     def record(arrays: Verified, key: Any) -> np.ndarray:
         if key in arrays._stored and key not in arrays._arrays:
-            made.append(key)
+            unpacked.append(key)
         return borrow(arrays, key)
 
     monkeypatch.setattr(Verified, "borrow", record)
     np.testing.assert_array_equal(intact.load(path, threads=1).run(x)["y"], expected)
-    assert made == [], "neither scales nor codes are made of what the file has"
+    assert unpacked == [], "neither scales nor codes are made of what the file has"
 
 
 @pytest.mark.parametrize("inputs", [8, 40, 96, 130])

@@ -133,7 +133,7 @@ def test_weights_that_are_no_codes_stay_floats(tmp_path):
 
 
 @pytest.fixture
-def widened(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref]:
+def float_copies(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref]:
     """References to the arrays that constants in fewer bits were widened to."""
     references, widen = [], Stored.widen
 
@@ -147,12 +147,12 @@ def widened(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref]:
 
 
 @pytest.mark.parametrize("name", ["float16", "int8 by row", "a kernel"])
-def test_what_kernels_packed_is_not_kept_in_floats_too(name, tmp_path, widened):
+def test_what_kernels_packed_is_not_kept_in_floats_too(name, tmp_path, float_copies):
     _, path, feeds = save_and_load(MODELS[name](), tmp_path)
-    widened.clear()
+    float_copies.clear()
     engine = intact.load(path, threads=1)
     engine.run(feeds)
-    assert widened and not any(reference() is not None for reference in widened)
+    assert float_copies and not any(copy() is not None for copy in float_copies)
 
 
 def test_damaged_codes_are_refused_by_the_checksum_of_the_floats(tmp_path):

@@ -157,8 +157,8 @@ def _have_equal_floats(first: BlockWeights, second: BlockWeights) -> bool:
         parts = [(take_rows(first, part), take_rows(second, part)) for part in starts]
     with np.errstate(invalid="ignore"):
         return all(
-            np.array_equal(dequantize_blocks(one), dequantize_blocks(other), equal_nan=True)
-            for one, other in parts
+            np.array_equal(dequantize_blocks(left), dequantize_blocks(right), equal_nan=True)
+            for left, right in parts
         )
 
 

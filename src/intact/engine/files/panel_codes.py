@@ -34,8 +34,8 @@ class PanelCodes:
     @staticmethod
     def of(form: str, panels: NDArray[Any]) -> PanelCodes | None:
         """Return what packed weights of this form are; None where they are no such panels."""
-        found = _FORM.fullmatch(form)
-        return None if found is None else PanelCodes(form, int(found[1]), int(found[2]), panels)
+        match = _FORM.fullmatch(form)
+        return None if match is None else PanelCodes(form, int(match[1]), int(match[2]), panels)
 
     def fits(self, dtype: str, shape: tuple[int, ...]) -> bool:
         """Return whether a constant of this dtype and shape may be rows of these codes."""
@@ -58,11 +58,11 @@ def find_panels(
     constants: Mapping[str, NDArray[Any]], packed: Mapping[tuple[str, str], NDArray[Any]]
 ) -> dict[str, PanelCodes]:
     """Find the constants of which every bit is in something packed, by name."""
-    found = dict[str, PanelCodes]()
+    panels = dict[str, PanelCodes]()
     for (name, form), array in packed.items():
         codes, constant = PanelCodes.of(form, array), constants[name]
-        if codes is None or name in found or not codes.fits(constant.dtype.name, constant.shape):
+        if codes is None or name in panels or not codes.fits(constant.dtype.name, constant.shape):
             continue
         if crc32(codes.widen(constant.shape)) == crc32(constant):
-            found[name] = codes
-    return found
+            panels[name] = codes
+    return panels
