@@ -5,7 +5,6 @@ Nothing that a file says is believed before it is checked against the size of th
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.formats.ggml_blocks import CODECS
 from intact.formats.ggml_types import GGML_TYPES, TYPE_OF_NUMBER, GgmlType
 from intact.formats.gguf_fields import GgufCursor, GgufField, read_field
+from intact.formats.mapped_bytes import MappedBytes
 from intact.limits import METADATA_ENTRIES, TENSOR_ELEMENTS
 from intact.numerics import BlockWeights
 from intact.reading import reading
@@ -73,9 +73,8 @@ class GgufFile:
         with reading(path), Path(path).open("rb") as file:
             if os.fstat(file.fileno()).st_size < 24:
                 raise FileFormatError(self.where, "fewer than 24 bytes", "a GGUF file", "fetch it again")
-            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._data = np.frombuffer(mapping, np.uint8)
-        cursor = GgufCursor(memoryview(mapping), self.where)
+            self._file: MappedBytes | None = MappedBytes(file)
+        cursor = GgufCursor(self._file.whole, self.where)
         self.version, tensors, entries = _head(cursor)
         self.metadata = _read_metadata(cursor, entries)
         self.alignment = _alignment(self.metadata, self.where)
@@ -86,7 +85,7 @@ class GgufFile:
 
     def __exit__(self, *_: object) -> None:
         """Forget the mapping; arrays that were read stay valid, and keep the file mapped."""
-        self._data = np.empty(0, np.uint8)
+        self._file = None
 
     def raw(self, name: str) -> Bytes:
         """Return the bytes of a tensor, uint8 [...], read-only; for blocks [..., blocks, nbytes].
@@ -95,7 +94,9 @@ class GgufFile:
             QuantValueError: The file has no such tensor.
         """
         tensor = self._tensor(name)
-        flat = self._data[tensor.offset : tensor.offset + tensor.nbytes]
+        if self._file is None:
+            raise QuantValueError("tensor", f"'{name}' of a file that was closed", "an open one", "open it")
+        flat = self._file.read(tensor.offset, tensor.nbytes)
         if tensor.kind.dtype is not None:
             return flat
         rows, blocks = tensor.shape[:-1], tensor.shape[-1] // tensor.kind.block_size

@@ -6,7 +6,6 @@ The package `safetensors` has no NumPy dtypes for bfloat16 and floats of 8 bits.
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import struct
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
+from intact.formats.mapped_bytes import MappedBytes
 from intact.limits import METADATA_ENTRIES
 from intact.reading import LARGEST_HEADER, reading
 
@@ -79,7 +79,7 @@ class SafetensorsFile:
             if not 0 < length <= min(size - 8, LARGEST_HEADER):
                 raise self._error(f"{size} bytes with a header of {length}", "a safetensors file")
             header = self._json(file.read(length))
-            self._data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+            self._file = MappedBytes(file)
         metadata = header.pop("__metadata__", {})
         if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
             raise self._error("metadata that is no table of texts", "texts by name")
@@ -98,9 +98,7 @@ class SafetensorsFile:
                 "tensor", f"'{name}'", f"one of the {len(self.tensors)} names in {self.where}", "see .tensors"
             )
         tensor = self.tensors[name]
-        return (
-            self._data[tensor.offset : tensor.offset + tensor.nbytes].view(tensor.dtype).reshape(tensor.shape)
-        )
+        return self._file.read(tensor.offset, tensor.nbytes).view(tensor.dtype).reshape(tensor.shape)
 
     def _entry(self, name: str, entry: Any, base: int, size: int) -> StoredTensor:
         fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
