@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
-from intact.formats import GgufFile, WeightFiles, floats_of, open_weights, take_rows
+from intact.formats import GgufWeights, WeightFiles, floats_of, open_weights, take_rows
 from intact.lm.decoders.decoder_config import DecoderConfig, config_from_gguf, config_from_json, wrong_values
 from intact.lm.decoders.module_weights import ModuleWeights, is_module
 from intact.numerics import BlockWeights
@@ -101,9 +101,9 @@ class DecoderWeights:
         return names if self.config.is_gated else names | _PLAIN_MLP
 
     def _read_config(self, names: frozenset[str]) -> DecoderConfig:
-        if self._files.format != "gguf":
+        if not isinstance(self._files, GgufWeights):
             return config_from_json(self._files.config, str(self.path))
-        self.metadata = {name: field.value for name, field in GgufFile(self.path).metadata.items()}
+        self.metadata = {name: field.value for name, field in self._files.file.metadata.items()}
         factors: tuple[float, ...] = ()
         if _FACTORS in names:
             factors = tuple(map(float, np.asarray(floats_of(self._files.read(_FACTORS))).reshape(-1)))
