@@ -54,6 +54,11 @@ class PanelCodes:
         return unpack_block_codes(self.panels, shape[0], self.inputs, self.bits).reshape(shape)
 
 
+def form_of(inputs: int, bits: int) -> str:
+    """Return what codes are called as packed weights: C++'s `Panels::form`."""
+    return f"block_codes_{inputs}x{bits}"
+
+
 def find_panels(
     constants: Mapping[str, NDArray[Any]], packed: Mapping[tuple[str, str], NDArray[Any]]
 ) -> dict[str, PanelCodes]:

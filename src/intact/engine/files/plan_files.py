@@ -26,7 +26,7 @@ from intact.engine.codec import decode, encode, format_error
 from intact.engine.compact_constants import Form, Stored, compact_reals
 from intact.engine.files import container
 from intact.engine.files.limits import check_limits
-from intact.engine.files.panel_codes import PanelCodes, find_panels
+from intact.engine.files.panel_codes import PanelCodes, find_panels, form_of
 from intact.engine.files.verified import OtherForm, Verified
 from intact.engine.model_pieces import MOST, Joined, Piece, join_models, views_of
 from intact.engine.plan import Plan, SelfTest
@@ -361,7 +361,7 @@ def _panel_codes(
     packed: Mapping[tuple[str, str], tuple[NDArray, int]],
 ) -> PanelCodes:  # fmt: skip
     """Find the panels of a constant that the file holds in no other form."""
-    form = f"block_codes_{inputs}x{bits}"
+    form = form_of(inputs, bits)
     array, _ = packed.get((entry.name, form), (None, 0))
     codes = None if array is None else PanelCodes.of(form, array.reshape(-1).view(np.uint8))
     if codes is None or not codes.fits(entry.dtype, entry.shape):
