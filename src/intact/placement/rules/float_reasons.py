@@ -13,6 +13,8 @@ _BY_KIND: dict[Kind, str] = {"norm": _SUMS, "order": _ORDER, "control": _CONTROL
 _BY_NAME = {
     "Softmax": "its exponentials need float; what reads it may quantize it",
     "LogSoftmax": "its exponentials need float; what reads it may quantize it",
+    "GroupQueryAttention": "its exponentials need float",
+    "GatherBlockQuantized": "it reads rows of codes, and writes them as floats",
     "BatchNormalization": "no convolution in front of it takes it in",
     "Cast": "it changes the type",
     "If": "what its branches hold is decided node by node",
@@ -25,8 +27,9 @@ DEFAULT_REASON = "no rule runs it in int8"
 
 def float_reason(op_type: str, domain: str) -> str:
     """Return why an operator without a rule stays in float."""
-    if domain not in ("", "ai.onnx"):
+    domain = "" if domain == "ai.onnx" else domain
+    record = BOOK.get((domain, op_type))
+    if record is None and domain:
         return f"an operator of the domain '{domain}', whose meaning is not known here"
-    record = BOOK.get(("", op_type))
     by_kind = _BY_KIND.get(record.kind, DEFAULT_REASON) if record is not None else DEFAULT_REASON
     return _BY_NAME.get(op_type, by_kind)
