@@ -112,8 +112,7 @@ class BlockGather final : public Step {
     }
     const auto* const panel = s_.codes.at<const uint8_t>(memory) + row / kPanel * panel_bytes();
     for (int64_t k = 0; k < k_; ++k) {
-      y[k] =
-          block_code(panel, bits_of_panels(), static_cast<size_t>(k), static_cast<size_t>(row % kPanel));
+      y[k] = block_code(panel, bits_of_panels(), static_cast<size_t>(k), static_cast<size_t>(row % kPanel));
     }
   }
 

@@ -26,8 +26,8 @@ def with_float_blocks(model: onnx.ModelProto) -> onnx.ModelProto:
             model.graph.node.append(node)
             continue
         (y,) = node.output
-        names = [*node.input, *[""] * (8 - len(node.input))]
-        constants = {at: numpy_helper.to_array(arrays[names[at]]) for at in range(1, 8) if names[at]}
+        names = [*node.input, *[""] * (9 - len(node.input))]
+        constants = {at: numpy_helper.to_array(arrays[names[at]]) for at in range(1, 9) if names[at]}
         attributes = {entry.name: entry.i for entry in node.attribute}
         weight = _floats(constants, attributes["K"], attributes["bits"], attributes["block"])
         is_table = node.op_type == "BlockGather"
@@ -43,8 +43,8 @@ def with_float_blocks(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _floats(constants: Mapping[int, NDArray[Any]], k: int, bits: int, block: int) -> NDArray[np.float32]:
-    """Return (q - z) * s + m of operands by number, [rows, K]."""
-    codes = split_stream(constants[1], bits, k).astype(np.float64)
+    """Return (q - z) * s + m, or t[q] * s + m, of operands by number, [rows, K]."""
+    codes = split_stream(constants[1], bits, k)
     blocks = -(-k // block)
 
     def each(values: NDArray[Any], fine: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -54,5 +54,6 @@ def _floats(constants: Mapping[int, NDArray[Any]], k: int, bits: int, block: int
         return np.repeat(whole, block, axis=1)[:, :k]
 
     zeros = each(constants[3]) if 3 in constants else 2.0 ** (bits - 1)
+    steps = constants[8][codes].astype(np.float64) if 8 in constants else codes.astype(np.float64) - zeros
     minima = each(constants[4], constants.get(7)) if 4 in constants else 0.0
-    return ((codes - zeros) * each(constants[2], constants.get(6)) + minima).astype(np.float32)
+    return (steps * each(constants[2], constants.get(6)) + minima).astype(np.float32)

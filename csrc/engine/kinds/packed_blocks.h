@@ -107,10 +107,7 @@ class PackedBlocks {
   BlockFloatWeights float_weights(Binding& binding, int bias) const {
     BlockFloatWeights found{
         bits_, view(binding, bytes_, Type::u8), {}, values(binding, scales_), {}, zero_, {}, {}};
-    if (table_ != kNoValue) {
-      found.table = binding.constant(table_);
-      found.zero = 0;
-    }
+    if (table_ != kNoValue) found.table = binding.constant(table_);
     if (zeros_) found.zeros = view(binding, *zeros_, Type::u8);
     if (minima_) found.minima = values(binding, *minima_);
     if (bias != kNoValue) found.start = binding.constant(bias);

@@ -100,7 +100,7 @@ struct BlockGemm {
 // Weights of a panel as the right side of a product of floats: numerics.dequantize_blocks (N67), normative.
 struct BlockFloats {
   const uint8_t* codes;  // [units], of 4 or 8 bits
-  const float* table;  // [16]: values of codes of 4 bits; nullptr: codes are what they are
+  const float* table;  // [16]: values of codes of 4 bits, without zeros; nullptr: codes are what they are
   BlockReals scales;  // [w_blocks][16], in one level
   const uint8_t* zeros;  // likewise; nullptr: all are `zero`
   int32_t zero;

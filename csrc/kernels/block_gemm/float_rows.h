@@ -18,6 +18,13 @@ void float_rows4_avx2(const BlockFloatRows& g);
 void float_rows8_avx2(const BlockFloatRows& g);
 #endif
 
+// Compilers hold what was stored in registers, of which there are too few, unless it may have changed.
+INTACT_INLINE void keep_in_memory([[maybe_unused]] float* values) {
+#if defined(__GNUC__) || defined(__clang__)
+  __asm__ volatile("" : : "r"(values) : "memory");
+#endif
+}
+
 // kRows rows from `row` on by kPanels panels from `panel` on.
 template <class V, class Codes, int kBits, int kRows, int kPanels>
 struct FloatTile {
@@ -80,20 +87,56 @@ struct FloatTile {
     }
   }
 
+  // A half by way of memory: its weights, then its products.
+  INTACT_INLINE void add_stored_half(const I<V> (&codes)[kVectors], const Codes& values, size_t k,
+                                     size_t count) {
+    alignas(64) float weights[4 * kVectors * V::kWidth];
+    INTACT_UNROLL("GCC unroll 8")
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = weights + static_cast<size_t>(v) * V::kWidth;
+      const auto store = [&](F<V> value) INTACT_INLINE_BODY {
+        V::store(to, value);
+        to += kVectors * V::kWidth;
+      };
+      widen_half<V, 0>(values, codes[v], zero[v], scale[v], store);
+    }
+    keep_in_memory(weights);
+    const float* from = weights;
+    for (size_t element = 0; element < std::min<size_t>(count, 4); ++element) {
+      F<V> left[kRows];
+      for (int r = 0; r < kRows; ++r) left[r] = V::set(a[r][k + element]);
+      INTACT_UNROLL("GCC unroll 8")
+      for (int v = 0; v < kVectors; ++v, from += V::kWidth) {
+        const F<V> w = V::load(from);
+        INTACT_UNROLL("GCC unroll 4")
+        for (int r = 0; r < kRows; ++r) sums[r][v] = V::fma(left[r], w, sums[r][v]);
+      }
+    }
+  }
+
+  INTACT_INLINE void add_next_half(const I<V> (&codes)[kVectors], const Codes& values, size_t k,
+                                   size_t count) {
+    if constexpr (kRows >= Codes::kStoredRows) {
+      add_stored_half(codes, values, k, count);
+    } else {
+      add_half<0>(codes, values, k, count);
+    }
+  }
+
   INTACT_INLINE void add_unit(const Codes& values, size_t unit, size_t count) {
     I<V> codes[kVectors];
     const auto load = [&](size_t half) INTACT_INLINE_BODY {
       for (int v = 0; v < kVectors; ++v) codes[v] = V::load_int(codes_of(unit, v) + half * 64);
     };
     load(0);
-    add_half<0>(codes, values, unit * kBlockUnit, count);
+    add_next_half(codes, values, unit * kBlockUnit, count);
     if (count <= 4) return;
     if (kBits != 4) {
       load(1);
     } else {
       for (int v = 0; v < kVectors; ++v) codes[v] = V::template shift_right<4>(codes[v]);
     }
-    add_half<0>(codes, values, unit * kBlockUnit + 4, count - 4);
+    add_next_half(codes, values, unit * kBlockUnit + 4, count - 4);
   }
 
   INTACT_INLINE void run() {

@@ -398,6 +398,7 @@ void multiply(const BlockGemm& g) {
 // The float of a code in the lowest bits of each lane, less its zero; W: BlockFloats or BlockFloatRows.
 template <class V, int kBits>
 struct PlainCodes {
+  static constexpr int kStoredRows = 5;  // none
   template <class W>
   INTACT_INLINE explicit PlainCodes(const W&) {}
   INTACT_INLINE F<V> operator()(I<V> codes, F<V> zero) const {
@@ -408,9 +409,12 @@ struct PlainCodes {
 template <class S>
 struct TableCodes {
   using V = typename S::V;
+  // Of a tile from which on weights go by way of memory: beside a table 8 sums leave too few registers. 4 rows
+  // take 650 instead of 1040 us (AVX2, 2048 x 2048).
+  static constexpr int kStoredRows = 4;
   template <class W>
   INTACT_INLINE explicit TableCodes(const W& w) : table(w.table) {}
-  INTACT_INLINE F<V> operator()(I<V> codes, F<V> zero) const { return table(codes) - zero; }
+  INTACT_INLINE F<V> operator()(I<V> codes, F<V>) const { return table(codes); }
   typename S::FloatTable table;
 };
 

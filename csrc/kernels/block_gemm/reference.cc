@@ -82,9 +82,10 @@ template <int kBits, class Sides>
 float weight(const Sides& w, const uint8_t* codes, size_t k, size_t blocks, size_t panel, size_t block,
              size_t lane) {
   const int zero = w.zeros == nullptr ? w.zero : w.zeros[(panel * blocks + block) * kBlockPanel + lane];
-  const uint8_t code = block_code(codes, kBits, k, lane);
-  const float value = kBits == 4 && w.table != nullptr ? w.table[code] : static_cast<float>(code);
-  return (value - static_cast<float>(zero)) * number(w.scales, blocks, panel, block, lane);
+  const int code = block_code(codes, kBits, k, lane);
+  const bool has_table = kBits == 4 && w.table != nullptr;
+  return (has_table ? w.table[code] : static_cast<float>(code - zero)) *
+         number(w.scales, blocks, panel, block, lane);
 }
 
 template <int kBits>

@@ -56,9 +56,7 @@ struct Vnni512 {
 
   struct FloatTable {
     INTACT_INLINE explicit FloatTable(const float* table) : values(_mm512_loadu_ps(table)) {}
-    INTACT_INLINE V::Floats operator()(__m512i codes) const {
-      return {_mm512_permutexvar_ps(codes, values)};
-    }
+    INTACT_INLINE V::Floats operator()(__m512i codes) const { return {_mm512_permutexvar_ps(codes, values)}; }
     __m512 values;
   };
 
@@ -129,13 +127,14 @@ struct Vnni512 {
 // What codes of 4 bits are, less their zero where they share one; W: BlockFloats or BlockFloatRows.
 template <class W>
 INTACT_INLINE __m512 values_of(const W& w) {
+  if (w.table != nullptr) return _mm512_loadu_ps(w.table);
   const __m512 codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512 zero = _mm512_set1_ps(w.zeros == nullptr ? static_cast<float>(w.zero) : 0.0f);
-  return _mm512_sub_ps(w.table == nullptr ? codes : _mm512_loadu_ps(w.table), zero);
+  return _mm512_sub_ps(codes, _mm512_set1_ps(w.zeros == nullptr ? static_cast<float>(w.zero) : 0.0f));
 }
 
 // A permutation reads the lowest 4 bits of each output alone, so that all codes of 4 bits are looked up.
 struct Codes4 {
+  static constexpr int kStoredRows = 5;  // none
   template <class W>
   INTACT_INLINE explicit Codes4(const W& w) : table(values_of(w)), has_zeros(w.zeros != nullptr) {}
   INTACT_INLINE Avx512::Floats operator()(__m512i codes, Avx512::Floats zero) const {

@@ -187,7 +187,7 @@ struct BlockSides {
     g.codes = codes.data();
     g.table = has_table ? values.data() : nullptr;
     g.scales = scales->reals();
-    g.zeros = has_zeros ? zeros.data() : nullptr;
+    g.zeros = has_zeros && !has_table ? zeros.data() : nullptr;
     g.zero = zero;
     g.w_blocks = w_blocks;
     g.piece = piece * w_every;
@@ -202,7 +202,7 @@ struct BlockSides {
     BlockFloats w{};
     w.codes = codes.data();
     w.table = has_table ? values.data() : nullptr;
-    w.zeros = has_zeros ? zeros.data() : nullptr;
+    w.zeros = has_zeros && !has_table ? zeros.data() : nullptr;
     w.zero = zero;
     w.piece = piece * w_every;
     w.units = units;

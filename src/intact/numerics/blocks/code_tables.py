@@ -20,9 +20,12 @@ def has_whole_values(table: NDArray[np.float32]) -> bool:
 
 
 def has_exact_sums(weights: BlockWeights) -> bool:
-    """Return whether `block_product` takes them: of fp8 and nf4, whose values are no integers, sums are rounded."""
-    values = with_table(weights).values
-    return values is None or has_whole_values(values)
+    """Return whether the values of all codes are whole numbers, or of halves under scales that can be halved.
+
+    Those of fp8 and nf4 are not: sums of products are rounded.
+    """
+    values = weights.values
+    return values is None or has_whole_values(values) or _half_scales(weights, values) is not None
 
 
 def with_table(weights: BlockWeights) -> BlockWeights:
@@ -32,29 +35,30 @@ def with_table(weights: BlockWeights) -> BlockWeights:
     Values that are whole numbers of halves, those of fp4, become whole numbers, under half of the scales. Other
     weights are returned as they are.
     """
-    if weights.table is not None:
-        return weights
     values = weights.values
     if values is None:
         return _with_few_codes(weights)
     if values.size != TABLE_SIZE:
         return weights
-    indexed = replace(weights, format=OWN_TABLE, table=values)
-    return indexed if has_whole_values(values) else _in_halves(indexed)
-
-
-def _in_halves(weights: BlockWeights) -> BlockWeights:
-    assert weights.table is not None
-    doubled = weights.table * np.float32(2)
-    scales = block_scales(weights)
-    with np.errstate(under="ignore"):
-        halves = scales * np.float32(0.5)
-    if not has_whole_values(doubled) or not np.array_equal(halves * np.float32(2), scales, equal_nan=True):
-        return weights
+    indexed = weights if weights.format == OWN_TABLE else replace(weights, format=OWN_TABLE, table=values)
+    scales = None if has_whole_values(values) else _half_scales(weights, values)
+    if scales is None:
+        return indexed
     return replace(
-        weights, table=doubled, scales=halves, minima=block_minima(weights), super_scales=None,
+        indexed, table=values * np.float32(2), scales=scales, minima=block_minima(weights), super_scales=None,
         super_minima=None, super_divides=False,
     )  # fmt: skip
+
+
+def _half_scales(weights: BlockWeights, values: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """Return half of the scales, where values are whole numbers of halves and that is exact; else None."""
+    scales = block_scales(weights)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        halves = scales * np.float32(0.5)
+        is_exact = has_whole_values(values * np.float32(2)) and np.array_equal(
+            halves * np.float32(2), scales, equal_nan=True
+        )
+    return halves if is_exact else None
 
 
 def _with_few_codes(weights: BlockWeights) -> BlockWeights:
