@@ -180,9 +180,7 @@ def block_rows(net: Net) -> None:
     net.end(net.add_value(y, [*x.sizes[:-1], width], x.spread))
 
 
-def _own_weights(
-    net: Net, out: int, k: int, size: float, in_floats: bool
-) -> tuple[dict[int, str], int, int]:
+def _own_weights(net: Net, out: int, k: int, size: float, in_floats: bool) -> tuple[dict[int, str], int, int]:
     """Operands 1 to 8 of INTact's operators by number, the bits and the block: one level of scales or two.
 
     `in_floats`: values of a table may be any.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine import Engine, Plan
-from intact.engine.steps import FloatLinear
+from intact.engine import Engine
+from intact.engine.steps import BlockFloatLinear, BlockLinear, FloatLinear
 from intact.lm.language_model import LanguageModel
 from intact.lm.sequence_cache import Tokens
 from intact.numerics import dequantize_blocks
@@ -49,19 +49,22 @@ def layer_losses(first: LanguageModel, other: LanguageModel, tokens: Tokens) -> 
     taps = [model.engine.tap(_inputs(model.engine, ids)) for model in (first, other)]
     floats = {step.y: step for step in plans[0].steps if isinstance(step, FloatLinear)}
     losses = []
+    constants = plans[1].constants
     for step in plans[1].steps:
-        y = str(getattr(step, "y", ""))
-        if step.kind not in ("block_linear", "block_float_linear") or y not in floats or y not in taps[1]:
+        if not isinstance(step, BlockLinear | BlockFloatLinear):
+            continue
+        y = step.y
+        if y not in floats or y not in taps[1]:
             continue
         x, wanted = taps[0][floats[y].x], taps[0][y].astype(np.float64)
-        own = x.reshape(-1, x.shape[-1]) @ dequantize_blocks(step.weights(plans[1].constants.__getitem__)).T
-        if bias := getattr(step, "bias", ""):
-            own += plans[1].constants[bias].astype(np.float32)
+        own = x.reshape(-1, x.shape[-1]) @ dequantize_blocks(step.weights(constants.__getitem__)).T
+        if step.bias:
+            own += constants[step.bias].astype(np.float32)
         square = max(float((wanted**2).sum()), 1e-300)
         errors = [
             float(((got.reshape(wanted.shape) - wanted) ** 2).sum()) / square for got in (own, taps[1][y])
         ]
-        losses.append(LayerLoss(y.removesuffix(".product"), int(getattr(step, "bits")), *errors))  # noqa: B009
+        losses.append(LayerLoss(y.removesuffix(".product"), step.bits, *errors))
     return losses
 
 

@@ -211,7 +211,7 @@ class GatherBlockQuantized(OfRuntime):
 
 @dataclass(frozen=True)
 class MatMulBnb4(OfRuntime):
-    """Inputs: data, codes of the weight [N * K / 2], a scale for each block of them; `quant_type` 1 is nf4."""
+    """Inputs: data, codes of the weight [N * K / 2], scales of blocks of them; `quant_type` 1 is nf4."""
 
     K: int = 0
     N: int = 0

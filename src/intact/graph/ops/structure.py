@@ -197,8 +197,9 @@ class BlockWeightsOperator(Operator, shared=True):
 
     Inputs: data or indices; codes uint8 [rows, bytes], K of `bits` bits one behind the other; scales [rows,
     blocks]; zero points uint8 and minima, likewise; a bias; sub-scales and sub-minima int8 [rows, blocks]; a
-    table float32 [16] of values for codes of 4 bits. Without both, codes have a sign: half of their range is 0. With sub-scales or sub-minima, scales or
-    minima are those of super-blocks, [rows, supers], and multiply them first.
+    table float32 [16] of values for codes of 4 bits. Without zero points and table, codes have a sign: half
+    of their range is 0. With sub-scales or sub-minima, scales or minima are those of super-blocks, [rows,
+    supers], and multiply them first.
     """
 
     kind: ClassVar[Kind] = "compound"

@@ -1,4 +1,4 @@
-"""Weights in blocks out of a graph: of MatMulNBits and MatMulBnb4, behind DequantizeLinear, of our operators."""
+"""Weights in blocks out of a graph: of ONNX Runtime's and INTact's operators, and behind DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _FIX = "quantize the weights again: these are not what the node's attributes say
 def find_block_weights(graph: ir.Graph, constants: Constants) -> Iterator[tuple[str, ir.Node]]:
     """Yield the name of the codes, and the node that reads them, of all weights in blocks of the main graph.
 
-    These are constant codes of a MatMulNBits or MatMulBnb4, of a DequantizeLinear with scales per channel or per block, or
-    of INTact's own operators.
+    These are constant codes of a MatMulNBits or MatMulBnb4, of a DequantizeLinear with scales per channel or
+    per block, or of INTact's own operators.
     """
     for node in graph:
         is_product = is_op(node, "MatMulNBits", "MatMulBnb4", domain=MICROSOFT)

@@ -52,8 +52,8 @@ def _write_on_floats(node: ir.Node, scene: Scene) -> Outcome:
     Before: ``q, s, z = DynamicQuantizeLinear(x)``, ``y = Mul(Cast(MatMulInteger(q, w, z, v)), Mul(s, t))``.
     After:  ``y = MatMul(x, (w - v) * t)``; so ConvInteger, and the operators of ONNX Runtime that say as
     much in one node: DynamicQuantizeMatMul, MatMulIntegerToFloat, DynamicQuantizeLSTM, QAttention,
-    QEmbedLayerNormalization, MatMulNBits, MatMulBnb4; and INTact's own. Both operands may be dynamic. What moved
-    codes moves floats.
+    QEmbedLayerNormalization, MatMulNBits, MatMulBnb4; and INTact's own. Both operands may be dynamic. What
+    moved codes moves floats.
 
     The difference is the rounding of x: at most half of the scale that a batch gives it, for each product.
     """

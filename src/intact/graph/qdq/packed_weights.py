@@ -13,8 +13,10 @@ from intact.graph import ops
 from intact.numerics import OWN_TABLE, BlockWeights, dequantize_blocks, split_fields
 
 _FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
-"""Values of bitsandbytes' fp4 in the order of its codes; those of the other sign follow. Source: ONNX Runtime,
-blockwise_quant_block_bnb4.h."""
+"""Values of bitsandbytes' fp4 in the order of its codes, which the negative ones follow.
+
+Source: ONNX Runtime, blockwise_quant_block_bnb4.h."""
+
 
 def unpack_weight(
     node: ir.Node, codes: NDArray[Any], scale: NDArray[np.float32], zero: NDArray[Any] | None

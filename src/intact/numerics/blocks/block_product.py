@@ -49,7 +49,7 @@ def block_product(x: DynamicActivations, weights: BlockWeights, bias: ArrayLike 
 
     Args:
         x: Activations [..., K].
-        weights: Weights [N, K] of an integer format, fp4e2m1 or iq4, or with a table of whole numbers: of halves
+        weights: Weights [N, K] of an integer format, fp4e2m1, iq4, or table4 with whole numbers: of halves
             and integers sums are exact.
         bias: Reals [N].
     Returns:

@@ -118,7 +118,7 @@ class BlockWeights:
         is_own = self.format == OWN_TABLE
         if table is None and not is_own:
             return
-        if table is None or not is_own or (table.dtype, table.shape) != (np.float32, (TABLE_SIZE,)):
+        if table is None or not is_own or table.dtype.name != "float32" or table.shape != (TABLE_SIZE,):
             got = "none" if table is None else f"{table.dtype} {table.shape}"
             raise _error("table", f"{got} of {self.format}", f"float32 ({TABLE_SIZE},) of {OWN_TABLE} alone")
 

@@ -16,7 +16,7 @@ _CHUNK = 2**16
 
 def has_whole_values(table: NDArray[np.float32]) -> bool:
     """Return whether all values are whole numbers that int8 holds, so that products of codes are exact."""
-    return bool(((-128 <= table) & (table <= 127)).all() and (table == np.trunc(table)).all())
+    return bool((np.abs(table + np.float32(0.5)) < 128).all() and (table == np.trunc(table)).all())
 
 
 def has_exact_sums(weights: BlockWeights) -> bool:
@@ -32,8 +32,8 @@ def with_table(weights: BlockWeights) -> BlockWeights:
     """Return the same weights as table4, where their codes have at most 16 values.
 
     These are the formats of 4 bits whose codes are indices, and integers of more bits that take few values.
-    Values that are whole numbers of halves, those of fp4, become whole numbers, under half of the scales. Other
-    weights are returned as they are.
+    Values that are whole numbers of halves, those of fp4, become whole numbers, under half of the scales.
+    Other weights are returned as they are.
     """
     values = weights.values
     if values is None:

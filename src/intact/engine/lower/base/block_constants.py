@@ -15,7 +15,7 @@ _FIRST = 64  # elements that are compared before all are
 
 
 def has_block_codes(weights: BlockWeights) -> bool:
-    """Return whether steps read them as they are: integers or places in a table of 16, in blocks of kernels."""
+    """Return whether steps read them as they are: integers, or indices of 16 values, in blocks of kernels."""
     zero, values = weights.zero_points, weights.values
     inputs = weights.shape[-1]
     return (
@@ -31,8 +31,9 @@ def has_block_codes(weights: BlockWeights) -> bool:
 def hold_blocks(builder: PlanBuilder, base: str, weights: BlockWeights) -> dict[str, Any]:
     """Return the fields of a step for its weights, which `has_block_codes` accepts.
 
-    Codes with a sign are stored without it, and those of few values as places in a table. Layers that read equal arrays share them, whatever these are
-    called: a table that is gathered from and multiplied by is stored once.
+    Codes with a sign are stored without it, and those of few values as indices of a table. Layers that read
+    equal arrays share them, whatever these are called: a table that is gathered from and multiplied by is
+    stored once.
     """
     weights = with_table(weights)
     codes, zero = _without_sign(weights)

@@ -54,7 +54,9 @@ class BlockConstants:
         checker.that(0 < codes[0] <= MOST_BLOCK_ELEMENTS and codes[1] == row, codes, f"rows of {row} bytes")
         if self.table:
             size = checker.sizes(self.table)
-            checker.that((size, self.bits) == ((numerics.TABLE_SIZE,), 4), size, "16 values of codes of 4 bits")
+            checker.that(
+                (size, self.bits) == ((numerics.TABLE_SIZE,), 4), size, "16 values of codes of 4 bits"
+            )
             checker.that(not self.zero_points, f"'{self.zero_points}'", "no zero points of places in a table")
         blocks = codes[0], -(-self.inputs // self.block)
         checker.that(bool(self.minima or not self.sub_minima), f"'{self.sub_minima}'", "none without minima")
