@@ -226,8 +226,9 @@ def _values(net: Net, any_reals: bool) -> np.ndarray:
     how = net.pick(["whole", "whole", "iq4", "fp4e2m1", *["nf4", "any"] * any_reals])
     if how == "whole":
         return net.rng.integers(-128, 128, 16).astype(np.float32)
-    known = code_values(how) if how != "any" else None
-    return scales(net, (16,), 8) if known is None else known
+    table = code_values(how) if how != "any" else scales(net, (16,), 8)
+    assert table is not None
+    return table
 
 
 def own_product(net: Net) -> None:

@@ -6,8 +6,8 @@
 // along K. Of a unit of a panel the 64 bytes of the first four elements come first, four neighbours of each
 // output, then those of the other four; of 4 bits the first are the low halves of 64 bytes, the others the
 // high ones. Codes of 5 and 6 bits lie in groups of 4 and 2 units: 64 bytes with the high bits of all of
-// them, those of the first four elements lowest, then their low 4 bits as units of 4 bits. Codes of 4 bits may
-// be places in a table.
+// them, those of the first four elements lowest, then their low 4 bits as units of 4 bits. Codes of 4 bits
+// may be places in a table.
 // Rows lie in groups, whose size a kernel says; the last group has rows that nobody asked for. Numbers of a
 // group lie by turns: one of each row, then the next one of each. How codes lie is the kernel's affair, which
 // lays them.

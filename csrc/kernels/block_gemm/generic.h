@@ -409,8 +409,8 @@ struct PlainCodes {
 template <class S>
 struct TableCodes {
   using V = typename S::V;
-  // Of a tile from which on weights go by way of memory: beside a table 8 sums leave too few registers. 4 rows
-  // take 650 instead of 1040 us (AVX2, 2048 x 2048).
+  // Of a tile from which on weights go by way of memory: beside a table 8 sums leave too few registers. 4
+  // rows take 650 instead of 1040 us (AVX2, 2048 x 2048).
   static constexpr int kStoredRows = 4;
   template <class W>
   INTACT_INLINE explicit TableCodes(const W& w) : table(w.table) {}
