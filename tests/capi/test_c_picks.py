@@ -10,6 +10,8 @@ from tests.capi.test_c_plans import save_plan
 from tests.engine.conftest import Qdq
 
 from intact.engine.lower import lower
+from intact.formats import BLOCK_INPUTS, block_inputs
+from intact.numerics import BlockWeights
 
 
 def top_k(net):
@@ -53,10 +55,30 @@ def codes_in_and_out(net):
     return [net.quantize(net.node("Relu", net.conv(x, 3, 4)))]
 
 
+def block_product(net, name, x_block):
+    """A product with codes that are indices of 16 values."""
+    codes = net.rng.integers(0, 16, (20, 64), np.uint8)
+    scales = net.rng.uniform(-1, 1, (20, 2)).astype(np.float32)
+    arrays, attributes = block_inputs(BlockWeights(codes, name, scales, 32))
+    operands = [net.constant(arrays[part]) if part in arrays else "" for part in BLOCK_INPUTS]
+    net.domains["intact"] = 1
+    x = net.input("x", ("n", 64))
+    y = net.node("BlockLinear", x, *operands, domain="intact", x_block=x_block, **attributes)
+    return [net.node("Cast", y, to=onnx.TensorProto.FLOAT)]  # ONNX does not know what ours makes
+
+
+def block_float_linear(net):
+    return block_product(net, "nf4", 0)
+
+
+def block_linear(net):
+    return block_product(net, "iq4", 32)
+
+
 GRAPHS = {
     "top_k": top_k, "scatter_elements": scatter_elements, "scatter_rows": scatter_rows,
     "gather_rows": gather_rows, "grid_sample": grid_sample, "expand": expand, "interpolate": interpolate,
-    "conv": codes_in_and_out,
+    "conv": codes_in_and_out, "block_float_linear": block_float_linear, "block_linear": block_linear,
 }  # fmt: skip
 
 
