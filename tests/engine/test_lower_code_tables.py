@@ -84,6 +84,7 @@ def test_matmul_bnb4_has_the_floats_of_onnx_runtime(block: int, quant_type: int)
     model = bnb4_model(block, quant_type)
     plan = lower(model)
     assert [step.kind for step in plan.steps] == ["block_float_linear"]
+    assert "floats of weights of 4 bits (indices of 16 values) with a scale per" in plan.layers[0].reason
     assert codes_of(plan)[1].nbytes == N * K // 2
     session = Session(model.SerializeToString())
     unit = np.eye(K, dtype=np.float32)  # each sum has one term

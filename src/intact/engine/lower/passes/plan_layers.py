@@ -145,7 +145,8 @@ class _PlacedNodes:
             why = self._why(layer.nodes)
             first = f"{placed.reason}; " if placed is not None and placed.precision == "float" else ""
             return f"{first}ONNX Runtime runs it" + (f": {why}" if why else "")
-        same = placed is not None and placed.precision == layer.precision
+        reads_blocks = any(isinstance(step, _ON_FLOATS) for step in run.steps)
+        same = placed is not None and placed.precision == layer.precision and not reads_blocks
         if placed is not None and same and (layer.precision == "float" or set(placed.nodes) == run.nodes):
             why = self._why(layer.nodes) if _reads_16_bits(plan, run) else ""
             return f"{placed.reason}; {why}" if why else placed.reason
@@ -258,4 +259,5 @@ def _weights_of(product: BlockLinear | BlockFloatLinear | ChosenBlockLinear | Dy
     if isinstance(product, DynamicConv):
         return "weights of 8 bits with a scale per channel"
     per = "channel" if product.block >= product.inputs else str(product.block)
-    return f"weights of {product.bits} bits with a scale per {per}"
+    indices = " (indices of 16 values)" if product.table else ""
+    return f"weights of {product.bits} bits{indices} with a scale per {per}"
