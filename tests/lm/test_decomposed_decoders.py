@@ -295,6 +295,21 @@ def test_codes_of_the_runtimes_quantizer_stay(tmp_path):
     np.testing.assert_allclose(model.logits(TOKENS), runtime_logits(path, TOKENS), atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["FP4", "NF4"])
+def test_four_bits_of_bitsandbytes_stay(kind, tmp_path):
+    quantizer = pytest.importorskip("onnxruntime.quantization.matmul_bnb4_quantizer")
+    path = write_decoder(tmp_path, Form())
+    types = {"FP4": quantizer.MatMulBnb4Quantizer.FP4, "NF4": quantizer.MatMulBnb4Quantizer.NF4}
+    work = quantizer.MatMulBnb4Quantizer(onnx.load(path), quant_type=types[kind], block_size=16)
+    work.process()
+    path = tmp_path / "codes.onnx"
+    onnx.save(work.model.model, path)
+    model = lm.load(path, threads=1)
+    steps = [step for step in model.engine.plan.steps if step.kind == "block_float_linear"]
+    assert steps and all(step.table and step.bits == 4 for step in steps)
+    np.testing.assert_allclose(model.logits(TOKENS), runtime_logits(path, TOKENS), atol=1e-4)
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -39,7 +39,7 @@ from intact.lm.sequence_cache import LONGEST, STATE_ROWS
 from intact.reading import read_bytes
 
 _ATTENTION, _LAST, _TOTAL, _COSINES = "GroupQueryAttention", 5, 6, 7
-_PRODUCTS = ("MatMulNBits", "MatMul", "Gemm")
+_PRODUCTS = ("MatMulNBits", "MatMulBnb4", "MatMul", "Gemm")
 _ROW_BY_ROW = ("Mul", "Div", "Tanh", "Cast", "Add", "Identity")
 """Operators between a head's product and logits: scales and caps."""
 _FIX = "export the model with onnxruntime-genai's builder, for the CPU"
