@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
+import onnx_ir
 import pytest
 from tests.lm.small_decoders import TOKENS, random_blocks, write_quantized_gguf
 
@@ -81,6 +84,19 @@ def test_embeddings_are_read_from_panels_that_the_head_has(kind, tmp_path):
     first, second = model.logits(TOKENS), model.logits(TOKENS[:5])
     assert first.tobytes() == expected.tobytes()
     assert second.tobytes() == expected[:5].tobytes()
+
+
+def test_no_graph_outlives_loading(tmp_path):
+    path = write_quantized_gguf(tmp_path / "small.gguf", "Q4_0")
+    lm.load(path, threads=1)
+    gc.collect()
+    gc.disable()
+    try:
+        model = lm.load(path, threads=1)
+        assert not [each for each in gc.get_objects() if type(each) is onnx_ir.Graph]
+    finally:
+        gc.enable()
+    assert model.engine.plan.steps
 
 
 def test_fused_projections_keep_their_minima():
