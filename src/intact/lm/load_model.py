@@ -11,7 +11,6 @@ from typing import Any
 from intact.atomic import replacing, together
 from intact.engine import compile as compile_model
 from intact.engine import load
-from intact.engine.free_memory import tidying
 from intact.errors import FileFormatError, QuantValueError
 from intact.free_memory import tidying
 from intact.lm.compare_models import cut_windows
@@ -99,15 +98,13 @@ def load_model(
     if not 1 <= count <= 2**24:
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
     words, template = _words_and_template(path, source.metadata, source.json, tokenizer)
-    with tidying():  # the graph holds all weights
-        model = _quantized_decoder(
-            RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block,
-            bits_of=bits_of or {}, text=text, method=method, budgets=(bits_budget, time_budget),
-            threads=threads, in_floats=activations != DYNAMIC, progress=progress,
-        )  # fmt: skip
-        narrow_caches(model, cache)
-        engine = compile_model(model, threads=threads, backend=backend)
-        del model
+    model = _quantized_decoder(
+        RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block,
+        bits_of=bits_of or {}, text=text, method=method, budgets=(bits_budget, time_budget), threads=threads,
+        in_floats=activations != DYNAMIC, progress=progress,
+    )  # fmt: skip
+    narrow_caches(model, cache)
+    engine = compile_model(model, threads=threads, backend=backend)
     settings: dict[str, str | int] = {
         "family": source.config.family, "weights": weights, "block": block, "cache": cache,
     }  # fmt: skip
@@ -184,29 +181,26 @@ def _load_exported(
     from intact.lm.decoders.exported_weights import quantize_exported
 
     read = read_exported_decoder if path.name == EXPORTED else read_onnx_decoder
-    with tidying():  # the graph holds all weights
-        source = read(path, positions)
-        words = _tokenizer(path.parent, {}, source.json, tokenizer)
-        model, windows = source.model, []
-        if weights == "keep" and (activations != DYNAMIC or text is not None):
-            raise QuantValueError(
-                "weights", "keep, with activations or a text", "the numerics of the ONNX file alone",
-                "choose a format of weights, such as int4",
-            )  # fmt: skip
-        if text is not None:
-            windows = cut_windows(_words_for(text, words), min(WINDOW, source.positions), WINDOWS)
-        model = quantize_exported(
-            model, windows, format=weights, block=block, method=method, activations=activations,
-            bits_of=bits_of, progress=progress,
+    source, folder = read(path, positions), path.parent
+    words = _tokenizer(folder, {}, source.json, tokenizer)
+    model, windows = source.model, []
+    if weights == "keep" and (activations != DYNAMIC or text is not None):
+        raise QuantValueError(
+            "weights", "keep, with activations or a text", "the numerics of the ONNX file alone",
+            "choose a format of weights, such as int4",
         )  # fmt: skip
-        narrow_caches(model, cache)
-        engine = compile_model(model, threads=threads, backend=backend)
-        family, count = source.family, source.positions
-        del source, model
-    settings: dict[str, str | int] = {"family": family, "weights": weights, "cache": cache}
+    if text is not None:
+        windows = cut_windows(_words_for(text, words), min(WINDOW, source.positions), WINDOWS)
+    model = quantize_exported(
+        model, windows, format=weights, block=block, method=method, activations=activations, bits_of=bits_of,
+        progress=progress,
+    )  # fmt: skip
+    narrow_caches(model, cache)
+    engine = compile_model(model, threads=threads, backend=backend)
+    settings: dict[str, str | int] = {"family": source.family, "weights": weights, "cache": cache}
     if weights != "keep":
         settings["block"] = block
-    return LanguageModel(engine, count, words, _template(path.parent, {}), settings)
+    return LanguageModel(engine, source.positions, words, _template(folder, {}), settings)
 
 
 def _words_for(text: str, words: Tokenizer | None) -> list[int]:
