@@ -3,6 +3,9 @@
 // the latency of a fused multiply-add.
 #pragma once
 
+#include <algorithm>
+#include <utility>
+
 #include "base/vector/vector.h"
 #include "kernels/float_gemm/pack.h"
 
@@ -10,78 +13,59 @@ namespace intact::float_gemm {
 
 using vec::F;
 
-// The sums of a tile, and where they begin: `left` columns from `column` on.
-template <class V, size_t kPanel, int kRows, int kPanels, int kVectors>
-struct Sums {
-  static constexpr int kEach = kPanels * kVectors;
-  F<V> of[kRows][kEach];
-
-  static constexpr size_t at(int s) {
-    return static_cast<size_t>(s / kVectors) * kPanel + static_cast<size_t>(s % kVectors) * V::kWidth;
-  }
-
-  template <class Load>
-  INTACT_INLINE void begin(const FloatGemm& g, size_t row, size_t column, const Load& load) {
-    if (g.more) {
-      for (int r = 0; r < kRows; ++r) {
-        for (int s = 0; s < kEach; ++s) of[r][s] = load(g.y[row + static_cast<size_t>(r)] + column, s);
-      }
-      return;
-    }
-    for (int s = 0; s < kEach; ++s) {
-      const F<V> first = g.start != nullptr ? load(g.start + column, s) : V::set(0.0f);
-      for (int r = 0; r < kRows; ++r) of[r][s] = first;
-    }
-  }
-
-  INTACT_INLINE void multiply(const FloatGemm& g, size_t row, size_t column) {
-    const float* b = g.b + column / kPanel * g.pitch;
-    const size_t down = g.down == 0 ? kPanel : g.down;
-    for (size_t run = 0; run < g.runs; ++run) {
-      const float* a[kRows];
-      for (int r = 0; r < kRows; ++r) a[r] = g.a[row + static_cast<size_t>(r)] + g.offsets[run];
-      ptrdiff_t from = 0;
-      for (size_t k = 0; k < g.length; ++k, from += g.step, b += down) {
-        F<V> right[kEach];
-        for (int s = 0; s < kEach; ++s) {
-          right[s] = V::load(b + static_cast<size_t>(s / kVectors) * g.pitch +
-                             static_cast<size_t>(s % kVectors) * V::kWidth);
-        }
-        for (int r = 0; r < kRows; ++r) {
-          const F<V> left = V::set(a[r][from]);
-          for (int s = 0; s < kEach; ++s) of[r][s] = V::fma(left, right[s], of[r][s]);
-        }
-      }
-    }
-  }
-};
+// body(0), ..., body(n - 1), each with a constant: GCC 12 leaves arrays in memory whose loops it unrolls late.
+template <int n, class Body>
+INTACT_INLINE void unroll(const Body& body) {
+  [&]<int... i>(std::integer_sequence<int, i...>) INTACT_INLINE_BODY {
+    (body(std::integral_constant<int, i>{}), ...);
+  }(std::make_integer_sequence<int, n>{});
+}
 
 // kRows rows by kPanels panels, of which the first kVectors registers count. Of one panel the last register
 // may hold fewer columns; several are whole.
 template <class V, size_t kPanel, int kRows, int kPanels, int kVectors>
 void tile(const FloatGemm& g, size_t row, size_t column) {
-  using Part = Sums<V, kPanel, kRows, kPanels, kVectors>;
-  Part sums;
-  const size_t left = g.columns - column, last = Part::at(Part::kEach - 1);
-  const auto each = [&](const auto& body) INTACT_INLINE_BODY {
-    for (int r = 0; r < kRows; ++r) {
-      float* y = g.y[row + static_cast<size_t>(r)] + column;
-      for (int s = 0; s < Part::kEach; ++s) body(y + Part::at(s), sums.of[r][s], s);
-    }
+  constexpr int kEach = kPanels * kVectors;
+  constexpr auto at = [](int s) {
+    return static_cast<size_t>(s / kVectors) * kPanel + static_cast<size_t>(s % kVectors) * V::kWidth;
   };
-  if (left >= last + V::kWidth) {  // no register is cut
-    sums.begin(g, row, column,
-               [](const float* p, int s) INTACT_INLINE_BODY { return V::load(p + Part::at(s)); });
-    sums.multiply(g, row, column);
-    each([](float* y, F<V> sum, int) INTACT_INLINE_BODY { V::store(y, sum); });
-    return;
+  F<V> sums[kRows][kEach];
+  const size_t last =
+      std::min(g.columns - column - at(kEach - 1), V::kWidth);  // columns of the last register
+  const auto lanes = [&](int s) INTACT_INLINE_BODY { return s + 1 < kEach ? V::kWidth : last; };
+  const auto each = [&](const auto& body) INTACT_INLINE_BODY {
+    unroll<kRows>([&](auto r) INTACT_INLINE_BODY {
+      float* const y = g.y[row + r] + column;
+      unroll<kEach>([&](auto s) INTACT_INLINE_BODY { body(y + at(s), sums[r][s], lanes(s)); });
+    });
+  };
+  if (g.more) {
+    each([](const float* y, F<V>& sum, size_t n) INTACT_INLINE_BODY { sum = vec::load<V>(y, n); });
+  } else {
+    unroll<kEach>([&](auto s) INTACT_INLINE_BODY {
+      const F<V> first = g.start != nullptr ? vec::load<V>(g.start + column + at(s), lanes(s)) : V::set(0.0f);
+      unroll<kRows>([&](auto r) INTACT_INLINE_BODY { sums[r][s] = first; });
+    });
   }
-  const auto part = [&](int s) INTACT_INLINE_BODY { return s + 1 < Part::kEach ? V::kWidth : left - last; };
-  sums.begin(g, row, column, [&](const float* p, int s) INTACT_INLINE_BODY {
-    return vec::load<V>(p + Part::at(s), part(s));
-  });
-  sums.multiply(g, row, column);
-  each([&](float* y, F<V> sum, int s) INTACT_INLINE_BODY { vec::store<V>(y, sum, part(s)); });
+  const float* b = g.b + column / kPanel * g.pitch;
+  const size_t down = g.down == 0 ? kPanel : g.down;
+  for (size_t run = 0; run < g.runs; ++run) {
+    const float* a[kRows];
+    unroll<kRows>([&](auto r) INTACT_INLINE_BODY { a[r] = g.a[row + r] + g.offsets[run]; });
+    ptrdiff_t from = 0;
+    for (size_t k = 0; k < g.length; ++k, from += g.step, b += down) {
+      F<V> right[kEach];
+      unroll<kEach>([&](auto s) INTACT_INLINE_BODY {
+        right[s] = V::load(b + static_cast<size_t>(s / kVectors) * g.pitch +
+                           static_cast<size_t>(s % kVectors) * V::kWidth);
+      });
+      unroll<kRows>([&](auto r) INTACT_INLINE_BODY {
+        const F<V> left = V::set(a[r][from]);
+        unroll<kEach>([&](auto s) INTACT_INLINE_BODY { sums[r][s] = V::fma(left, right[s], sums[r][s]); });
+      });
+    }
+  }
+  each([](float* y, F<V>& sum, size_t n) INTACT_INLINE_BODY { vec::store<V>(y, sum, n); });
 }
 
 using Tile = void (*)(const FloatGemm& g, size_t row, size_t column);
