@@ -109,15 +109,18 @@ INTACT_INLINE void few_columns(const uint8_t* x, ptrdiff_t x_pitch, size_t rows,
 }
 
 // Squares, then the rows and columns that make none: the planes of a picture, or rows of three, are all such.
-template <class V>
+// `tall` does four columns of kTall rows.
+template <class V, size_t kTall = 4, auto tall = square_4<V>>
 void words(const uint8_t* x, ptrdiff_t x_pitch, size_t rows, size_t columns, uint8_t* y, ptrdiff_t y_pitch) {
   const size_t down = rows / 4 * 4, across = columns / 4 * 4;
-  for (size_t r = 0; r < down; r += 4) {
+  const auto squares = [&](size_t r, const auto& square) INTACT_INLINE_BODY {
     const uint8_t* const from = x + static_cast<ptrdiff_t>(r) * x_pitch;
-    for (size_t c = 0; c < across; c += 4) {
-      square_4<V>(from + 4 * c, x_pitch, y + static_cast<ptrdiff_t>(c) * y_pitch + 4 * r, y_pitch);
-    }
-  }
+    for (size_t c = 0; c < across; c += 4)
+      square(from + 4 * c, x_pitch, y + static_cast<ptrdiff_t>(c) * y_pitch + 4 * r, y_pitch);
+  };
+  size_t r = 0;
+  for (; r + kTall <= rows; r += kTall) squares(r, tall);
+  for (; r < down; r += 4) squares(r, square_4<V>);
   const uint8_t* const right = x + 4 * across;
   uint8_t* const below = y + static_cast<ptrdiff_t>(across) * y_pitch;
   if (columns - across == 1) few_columns<1>(right, x_pitch, down, below, y_pitch);
