@@ -55,10 +55,12 @@ constexpr int64_t kLeastItems = 8;  // of a convolution: panels are cut where th
 }  // namespace block_products
 
 // Attention to a cache: steps/cached_attention.cc.
-//   python benchmarks/cached_attention.py
+//   python benchmarks/language.py
 namespace cached_attention {
-constexpr size_t kRows = 24;  // queries of an item, about: two tiles of rows
-constexpr size_t kKeys = 256;  // packed at once: they stay in the cache next to a core
+constexpr size_t kRows = 72, kFewRows = 24;  // queries of an item, about: keys are packed once for all
+constexpr size_t kLeastItems = 8;  // as long as an item has kFewRows
+constexpr size_t kKeys = 64;  // packed at once: with their copy they stay near the first cache
+constexpr size_t kValues = 256;  // read or packed at once, where they are not multiplied where they lie
 }  // namespace cached_attention
 
 // Convolutions by vectors: steps/conv/conv_step.h, window_copies.h.

@@ -5,7 +5,9 @@
 
 #include "base/tuning.h"
 #include "kernels/registry.h"
+#include "steps/common/float_panels.h"
 #include "steps/common/sequences.h"
+#include "steps/common/softmax_rows.h"
 
 namespace intact {
 namespace {
@@ -16,9 +18,11 @@ using namespace tuning::cached_attention;
 // of a matrix. Keys are packed as its right side, values are read where they lie.
 class CachedAttention final : public Step {
  public:
-  CachedAttention(const FloatGemmOps& gemm, const FloatOps& floats, const CachedAttentionSpec& s)
+  CachedAttention(const FloatGemmOps& gemm, const FloatOps& floats, const TransposeOps& transpose,
+                  const CachedAttentionSpec& s)
       : gemm_(gemm),
         floats_(floats),
+        transpose_(transpose),
         s_(s),
         sequences_(s.last, s.q.sizes[0]),
         size_(size_of_head(s, s.q)),
@@ -42,7 +46,7 @@ class CachedAttention final : public Step {
     group_ = static_cast<size_t>(s.heads / s.kv_heads);
     pitch_ = pitch_of(static_cast<size_t>(room_));
     const auto tokens = static_cast<size_t>(sequences_.tokens());
-    block_ = std::clamp<size_t>(kRows / group_, 1, std::max<size_t>(1, tokens));
+    block_ = block_of(tokens * static_cast<size_t>(parts) / kLeastItems);
     blocks_ = (tokens + block_ - 1) / block_;
     reads(s.q);
     reads(s.keys);
@@ -60,7 +64,7 @@ class CachedAttention final : public Step {
 
   size_t scratch() const override {
     const size_t rows = block_ * group_;
-    return align64(3 * rows * sizeof(void*)) + align64(key_floats() * sizeof(float)) +
+    return align64(4 * rows * sizeof(void*)) + align64(key_floats() * sizeof(float)) +
            align64(value_floats() * sizeof(float)) + align64(stored_floats() * sizeof(float)) +
            rows * pitch_ * sizeof(float);
   }
@@ -90,19 +94,19 @@ class CachedAttention final : public Step {
   };
   struct Work {
     const float** left;
-    float **y, **scores;
+    float **y, **scores, **parts;
     float *keys, *values;  // packed
-    float* floats;         // what a part of a cache stores
+    float* floats;  // what a part of a cache stores
   };
 
   size_t key_floats() const { return (std::min<size_t>(kKeys, pitch_) + gemm_.panel) * size_; }
   size_t value_floats() const {
     const size_t columns = (value_size_ + gemm_.panel - 1) / gemm_.panel * gemm_.panel;
-    return values_lie_right() ? 0 : std::min<size_t>(kKeys, pitch_) * columns;
+    return values_lie_right() ? 0 : std::min<size_t>(kValues, pitch_) * columns;
   }
   size_t stored_floats() const {
-    const size_t columns = std::max(keys_.are_floats() ? 0 : size_, values_.are_floats() ? 0 : value_size_);
-    return std::min<size_t>(kKeys, pitch_) * columns;
+    const size_t keys = keys_.are_floats() ? 0 : std::min<size_t>(kKeys, pitch_) * size_;
+    return std::max(keys, values_.are_floats() ? 0 : std::min<size_t>(kValues, pitch_) * value_size_);
   }
   // Registers of 16 floats end with the rows.
   bool values_lie_right() const { return value_size_ % 16 == 0; }
@@ -111,6 +115,17 @@ class CachedAttention final : public Step {
   size_t begin_of(const Tokens& t, size_t token) const {
     const auto window = static_cast<size_t>(s_.window), end = end_of(t, token);
     return window == 0 || window >= end ? 0 : end - window;
+  }
+
+  // The tokens of an item, about `wanted`.
+  size_t block_of(size_t wanted) const {
+    const auto tokens = static_cast<size_t>(sequences_.tokens());
+    size_t block = std::clamp(wanted, kFewRows / group_, kRows / group_);
+    if (s_.window > 0) {  // scores that lie outside of windows are few, and all tokens reach one key at least
+      const auto window = static_cast<size_t>(s_.window);
+      block = std::min({block, std::max(window / 4, gemm_.rows / group_ + 1), window});
+    }
+    return std::clamp<size_t>(block, 1, std::max<size_t>(1, tokens));
   }
 
   // Floats from one row of scores to the next: at multiples of a page all would fall on few sets of a cache.
@@ -122,7 +137,8 @@ class CachedAttention final : public Step {
     work.left = reinterpret_cast<const float**>(scratch);
     work.y = reinterpret_cast<float**>(scratch) + rows;
     work.scores = work.y + rows;
-    scratch += align64(3 * rows * sizeof(void*));
+    work.parts = work.scores + rows;
+    scratch += align64(4 * rows * sizeof(void*));
     work.keys = reinterpret_cast<float*>(scratch);
     scratch += align64(key_floats() * sizeof(float));
     work.values = reinterpret_cast<float*>(scratch);
@@ -143,7 +159,13 @@ class CachedAttention final : public Step {
     }
     const auto cache_row = static_cast<int64_t>(head) * room_;
     score(row_of<const uint8_t>(s_.keys, memory, cache_row), t, work);
-    for (size_t r = 0; r < t.count * group_; ++r) weigh(work.scores[r], t, r / group_);
+    const bool has_cap = s_.softcap != 0.0f;
+    softmax_rows(floats_, t.count * group_, has_cap ? 1.0f : s_.scale, [&](size_t r) {
+      const size_t begin = begin_of(t, r / group_), n = end_of(t, r / group_) - begin;
+      float* const row = work.scores[r] + begin;
+      if (has_cap) cap(row, n);
+      return ScoreRow{row, n, nullptr};
+    });
     sum_values(row_of<const uint8_t>(s_.values, memory, cache_row), t, work);
   }
 
@@ -159,41 +181,36 @@ class CachedAttention final : public Step {
     return {y, size};
   }
 
-  // Products of all queries with all keys that any of them reaches.
+  // Products of queries with keys. Behind the keys that all tokens reach, parts are small, and have the tokens
+  // that reach them.
   void score(const uint8_t* cache, const Tokens& t, const Work& work) const {
-    const size_t end = end_of(t, t.count - 1);
+    const size_t common = end_of(t, 0), end = end_of(t, t.count - 1);
     const ptrdiff_t offset = 0;
-    for (size_t key = begin_of(t, 0); key < end; key += kKeys) {
-      const size_t count = std::min(kKeys, end - key);
+    for (size_t key = begin_of(t, 0), count = 0; key < end; key += count) {
+      const size_t panels = key < common ? (common - key) / gemm_.panel : 0;
+      count = std::min({std::max<size_t>(panels, 1) * gemm_.panel, kKeys, end - key});
       const auto [keys, down] = floats_of(keys_, s_.keys, cache, key, count, size_, work.floats);
-      gemm_.pack(keys, 1, static_cast<ptrdiff_t>(down), size_, count, work.keys);
-      for (size_t r = 0; r < t.count * group_; ++r) work.scores[r] += key;
-      gemm_.multiply({work.left, &offset, 1, size_, 1, work.keys, size_ * gemm_.panel, nullptr, false,
-                      work.scores, t.count * group_, count});
-      for (size_t r = 0; r < t.count * group_; ++r) work.scores[r] -= key;
+      pack_matrix(gemm_, transpose_, keys, 1, static_cast<ptrdiff_t>(down), size_, count, work.keys);
+      size_t from = 0, to = t.count;
+      while (end_of(t, from) <= key) ++from;
+      while (begin_of(t, to - 1) >= key + count) --to;
+      float* const* const scores = work.scores + from * group_;
+      for (size_t r = 0; r < (to - from) * group_; ++r) work.parts[r] = scores[r] + key;
+      gemm_.multiply({work.left + from * group_, &offset, 1, size_, 1, work.keys, size_ * gemm_.panel,
+                      nullptr, false, work.parts, (to - from) * group_, count});
     }
   }
 
-  // Scores of a row become what its softmax multiplies values by.
-  void weigh(float* scores, const Tokens& t, size_t token) const {
-    const size_t n = end_of(t, token) - begin_of(t, token);
-    float* const row = scores + begin_of(t, token);
-    const auto times = [&](float factor) {
-      floats_.binary[static_cast<size_t>(BinaryKind::mul)](row, 1, &factor, 0, n, row);
-    };
-    float gain = s_.scale;
-    if (s_.softcap != 0.0f) {
-      times(s_.softcap_scale);
-      tanh_->function(row, row, n);
-      times(s_.softcap);
-      gain = 1.0f;
-    }
-    times(floats_.softmax(row, n, gain, nullptr));
+  void cap(float* scores, size_t n) const {
+    const auto multiply = floats_.binary[static_cast<size_t>(BinaryKind::mul)];
+    multiply(scores, 1, &s_.softcap_scale, 0, n, scores);
+    tanh_->function(scores, scores, n);
+    multiply(scores, 1, &s_.softcap, 0, n, scores);
   }
 
   void sum_values(const uint8_t* cache, const Tokens& t, const Work& work) const {
     const size_t first = begin_of(t, 0), end = end_of(t, t.count - 1);
-    const size_t most = values_.are_floats() && values_lie_right() ? end - first : kKeys;
+    const size_t most = values_.are_floats() && values_lie_right() ? end - first : kValues;
     for (size_t from = first; from < end; from += most) {
       const size_t count = std::min(most, end - from);
       auto [right, down] = floats_of(values_, s_.values, cache, from, count, value_size_, work.floats);
@@ -212,33 +229,64 @@ class CachedAttention final : public Step {
     }
   }
 
-  // Adds a part of the keys: those that all tokens reach at once, then, for each token, those that the first
-  // one does not.
-  void sum_part(const Tokens& t, const Work& work, const Part& part, FloatGemm g) const {
-    const float* const right = g.b;
-    g.runs = 1;
-    g.step = 1;
-    g.columns = value_size_;
-    const auto multiply = [&](size_t row, size_t rows, size_t begin, size_t end, bool more) {
-      const size_t from = std::max(begin, part.begin), to = std::min(end, part.end);
-      if (from >= to) return;
-      const auto offset = static_cast<ptrdiff_t>(from);
-      g.a = const_cast<const float* const*>(work.scores + row);
-      g.offsets = &offset;
-      g.length = to - from;
-      g.b = right + (from - part.begin) * g.down;
-      g.more = more || from > begin;
-      g.y = work.y + row;
-      g.rows = rows;
-      gemm_.multiply(g);
-    };
-    const size_t first = begin_of(t, 0);
-    const bool is_cut = begin_of(t, t.count - 1) != first;
-    if (!is_cut) multiply(0, t.count * group_, first, end_of(t, 0), false);
-    for (size_t token = is_cut ? 0 : 1; token < t.count; ++token) {
-      const size_t from = is_cut ? begin_of(t, token) : end_of(t, 0);
-      multiply(token * group_, group_, from, end_of(t, token), !is_cut);
+  // Adds a part of the keys to tokens: first those of a window that earlier tokens alone reach, then those that
+  // all reach, then those that later tokens alone reach.
+  void sum_part(const Tokens& t, const Work& work, const Part& part, const FloatGemm& g) const {
+    const size_t begin = begin_of(t, 0);
+    const Sum sum{t, work, part, g, begin_of(t, t.count - 1) != begin};
+    if (sum.is_cut && part.begin == begin) multiply(sum, 0, t.count, {begin, begin}, false);  // zeros
+    sum_earlier(sum, 0, t.count, end_of(t, 0));
+    sum_later(sum, 0, t.count, end_of(t, 0));
+  }
+
+  struct Sum {
+    const Tokens& t;
+    const Work& work;
+    const Part& part;
+    const FloatGemm& g;
+    bool is_cut;  // tokens begin at different keys
+  };
+
+  // Tokens [first, last) and the keys before `end` that they reach; all of them reach the last one.
+  void sum_earlier(const Sum& s, size_t first, size_t last, size_t end) const {
+    const size_t begin = begin_of(s.t, last - 1);
+    if (begin_of(s.t, first) < begin) {
+      const size_t middle = (first + last) / 2;
+      sum_earlier(s, first, middle, begin);
+      sum_earlier(s, middle, last, begin);
     }
+    sum_keys(s, first, last, {begin, end});
+  }
+
+  // Tokens [first, last) and the keys from `begin` on that they reach; the first one may reach none of them.
+  void sum_later(const Sum& s, size_t first, size_t last, size_t begin) const {
+    const size_t end = end_of(s.t, first);
+    sum_keys(s, first, last, {begin, end});
+    if (last - first == 1) return;
+    const size_t middle = (first + last) / 2;
+    sum_later(s, first, middle, end);
+    sum_later(s, middle, last, end);
+  }
+
+  void sum_keys(const Sum& s, size_t first, size_t last, const Part& keys) const {
+    const size_t from = std::max(keys.begin, s.part.begin), to = std::min(keys.end, s.part.end);
+    if (from < to) multiply(s, first, last, {from, to}, s.is_cut || from > begin_of(s.t, 0));
+  }
+
+  void multiply(const Sum& s, size_t first, size_t last, const Part& keys, bool more) const {
+    const auto offset = static_cast<ptrdiff_t>(keys.begin);
+    FloatGemm g = s.g;
+    g.a = const_cast<const float* const*>(s.work.scores + first * group_);
+    g.offsets = &offset;
+    g.runs = 1;
+    g.length = keys.end - keys.begin;
+    g.step = 1;
+    g.b += (keys.begin - s.part.begin) * g.down;
+    g.more = more;
+    g.y = s.work.y + first * group_;
+    g.rows = (last - first) * group_;
+    g.columns = value_size_;
+    gemm_.multiply(g);
   }
 
   static size_t size_of_head(const CachedAttentionSpec& s, const View& rows) {
@@ -249,6 +297,7 @@ class CachedAttention final : public Step {
 
   const FloatGemmOps& gemm_;
   const FloatOps& floats_;
+  const TransposeOps& transpose_;
   CachedAttentionSpec s_;
   Sequences sequences_;
   size_t size_, value_size_;  // of a head
@@ -261,8 +310,8 @@ class CachedAttention final : public Step {
 }  // namespace
 
 std::unique_ptr<Step> make_cached_attention(const FloatGemmOps& gemm, const FloatOps& floats,
-                                            const CachedAttentionSpec& spec) {
-  return std::make_unique<CachedAttention>(gemm, floats, spec);
+                                            const TransposeOps& transpose, const CachedAttentionSpec& spec) {
+  return std::make_unique<CachedAttention>(gemm, floats, transpose, spec);
 }
 
 }  // namespace intact

@@ -6,6 +6,7 @@
 
 #include "kernels/float_gemm/float_gemm.h"
 #include "kernels/float_steps/float_steps.h"
+#include "kernels/transpose/transpose.h"
 #include "steps/common/cache_rows.h"
 
 namespace intact {
@@ -25,6 +26,6 @@ struct CachedAttentionSpec {
 
 // Throws std::invalid_argument for a step that is unsafe to run (base/check.h).
 std::unique_ptr<Step> make_cached_attention(const FloatGemmOps& gemm, const FloatOps& floats,
-                                            const CachedAttentionSpec& spec);
+                                            const TransposeOps& transpose, const CachedAttentionSpec& spec);
 
 }  // namespace intact

@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 #include "steps/common/float_panels.h"
 #include "steps/common/row_reader.h"
+#include "steps/common/softmax_rows.h"
 #include "steps/common/walk.h"
 
 namespace intact {
@@ -150,7 +151,9 @@ class FloatAttention final : public Step {
       room.y[r] = is_dense_ ? row_at(s_.y, 4, r) : room.apart + r * width_;
     }
     multiply(room.q, step_of(s_.q, 1), depth_, sides.keys, room.scores, rows, tokens_);
-    for (size_t r = 0; r < rows; ++r) weigh(memory, at, room, first + r, room.scores[r]);
+    softmax_rows(floats_, rows, s_.gain, [&](size_t r) {
+      return ScoreRow{room.scores[r], tokens_, mask_of(memory, at, room, first + r)};
+    });
     multiply(room.scores, 1, tokens_, sides.values, room.y, rows, width_);
     for (size_t r = 0; r < rows && !is_dense_; ++r) {
       float* y = row_at(s_.y, 4, r);
@@ -165,17 +168,12 @@ class FloatAttention final : public Step {
         {a, &offset, 1, length, step, right.b, right.pitch, nullptr, false, y, rows, columns, right.down});
   }
 
-  // Scores become what values are multiplied by.
-  void weigh(const Memory& memory, const Cursor<5>& at, const Room& room, size_t row, float* scores) const {
-    const float* mask = nullptr;
-    if (s_.mask) {
-      const View& v = s_.mask->view;
-      const auto down = static_cast<ptrdiff_t>(v.strides[v.rank - 2]) * static_cast<ptrdiff_t>(row);
-      mask =
-          mask_.row(v.at<uint8_t>(memory) + at.offset(3) + down, tokens_, RowBuffer(room.mask, tokens_, 0));
-    }
-    const float factor = floats_.softmax(scores, tokens_, s_.gain, mask);
-    floats_.binary[static_cast<size_t>(BinaryKind::mul)](scores, 1, &factor, 0, tokens_, scores);
+  // The floats that a row of scores is added to, or nullptr.
+  const float* mask_of(const Memory& memory, const Cursor<5>& at, const Room& room, size_t row) const {
+    if (!s_.mask) return nullptr;
+    const View& v = s_.mask->view;
+    const auto down = static_cast<ptrdiff_t>(v.strides[v.rank - 2]) * static_cast<ptrdiff_t>(row);
+    return mask_.row(v.at<uint8_t>(memory) + at.offset(3) + down, tokens_, RowBuffer(room.mask, tokens_, 0));
   }
 
   const FloatGemmOps& gemm_;

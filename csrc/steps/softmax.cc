@@ -13,7 +13,7 @@ class Softmax final : public NormStep {
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     each(
         memory, begin, end, scratch,
-        [&](float* x, const float* mask) { return ops_.softmax(x, n_, gain_, mask); },
+        [&](float* x, const float* mask) { return softmax(ops_, x, n_, gain_, mask); },
         [&](float* x, size_t rows, const float* mask) { ops_.softmax_columns(x, n_, rows, gain_, mask); });
   }
 

@@ -67,6 +67,8 @@ CASES = {
     "heads that fill no register": ({"size": 40}, 6, [13], 17),
     "heads of one element": ({"size": 8, "local_window_size": 2}, 2, [2], 2),
     "a long cache": ({"size": 64}, 2, [300], 301),
+    "a window shorter than a block": ({"local_window_size": 7}, 33, [35], 37),
+    "a prompt in a long window": ({"size": 24, "local_window_size": 270}, 40, [330], 333),
 }
 
 

@@ -69,7 +69,7 @@ struct CachedAttention final : PlanStep {
     write_cache(binding, v, past_values, new_values, positions);
     const bool has_cap = softcap != 0;
     binding.add(make_cached_attention(
-        *binding.kernels.float_gemm, *binding.kernels.float_steps,
+        *binding.kernels.float_gemm, *binding.kernels.float_steps, *binding.kernels.transpose,
         {rows_read(binding, q), new_keys.rows(), new_values.rows(), to.rows(), positions, heads, kv_heads,
          static_cast<float>(scale), has_cap ? static_cast<float>(scale / softcap) : 0.0f,
          static_cast<float>(softcap), window, kernels_of(binding)}));

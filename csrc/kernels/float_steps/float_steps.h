@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "base/byte_grid.h"
 #include "base/cpu.h"
@@ -64,8 +65,11 @@ struct FloatOps {
   void (*quantize)(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q);
   // Over 16 lanes: numerics.lane_sum.
   float (*sum)(const float* x, size_t n);
-  // One row, in place, but for the last product: softmax(x * gain [+ mask]) is x times the number returned.
-  float (*softmax)(float* x, size_t n, float gain, const float* mask);
+  // One row, in place, but for the last product: softmax(x * gain [+ mask]) is x times the number that
+  // softmax_powers returns. It takes what softmax_peak returns, and late_gain(). Two passes, so that a caller
+  // with several rows begins one while another ends.
+  float (*softmax_peak)(float* x, size_t n, float gain, const float* mask);
+  float (*softmax_powers)(float* x, size_t n, float gain, float peak);
   // The codes [rows][n] of softmax(x). Rows of x are `pitch` apart, a multiple of kScorePitch, and are
   // overwritten, also behind n.
   void (*softmax_codes)(float* x, size_t rows, size_t pitch, size_t n, float scale, const ByteGrid& grid,
@@ -86,6 +90,17 @@ struct FloatOps {
   // h = (1 - z) tanh(candidate) + z h with z = sigmoid(update); [start +] the candidate.
   void (*gru)(const float* update, const float* candidate, const float* start, size_t n, float* h);
 };
+
+// What softmax_powers multiplies by. Rounded products with a positive number keep the order of x, so that
+// softmax_peak needs not store them; with a mask it does.
+inline float late_gain(float gain, const float* mask) {
+  return mask == nullptr && gain > 0.0f && gain <= std::numeric_limits<float>::max() ? gain : 1.0f;
+}
+
+inline float softmax(const FloatOps& ops, float* x, size_t n, float gain, const float* mask) {
+  const float peak = ops.softmax_peak(x, n, gain, mask);
+  return ops.softmax_powers(x, n, late_gain(gain, mask), peak);
+}
 
 // The function called `name`, or nullptr.
 const NamedFunction* find_function(const FloatOps& ops, const char* name);

@@ -113,29 +113,48 @@ float sum(const float* x, size_t n) {
 }
 
 template <class V>
-float softmax(float* x, size_t n, float gain, const float* mask) {
+float softmax_peak(float* x, size_t n, float gain, const float* mask) {
   constexpr float kLeast = -std::numeric_limits<float>::infinity();
   F<V> largest = V::set(kLeast);
-  const bool is_plain = gain == 1.0f && mask == nullptr;
+  if (mask == nullptr && late_gain(gain, mask) == gain) {
+    F<V> other = largest;
+    size_t i = 0;
+    for (; i + 2 * V::kWidth <= n; i += 2 * V::kWidth) {
+      largest = V::larger(largest, V::load(x + i));
+      other = V::larger(other, V::load(x + i + V::kWidth));
+    }
+    for_each<V>(n - i, [&](size_t at, size_t k) INTACT_INLINE_BODY {
+      largest = V::larger(largest, load<V>(x + i + at, k, kLeast));
+    });
+    return V::largest_of(V::larger(largest, other)) * gain;
+  }
   const F<V> factor = V::set(gain);
   for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    F<V> v = load<V>(x + i, k, kLeast);
-    if (!is_plain) {
-      v = v * factor;
-      if (mask) v = v + load<V>(mask + i, k);
-      store<V>(x + i, v, k);
-      if (k < V::kWidth) v = load<V>(x + i, k, kLeast);
-    }
+    F<V> v = load<V>(x + i, k) * factor;
+    if (mask) v = v + load<V>(mask + i, k);
+    store<V>(x + i, v, k);
+    if (k < V::kWidth) v = load<V>(x + i, k, kLeast);
     largest = V::larger(largest, v);
   });
-  const F<V> top = V::set(V::largest_of(largest));
+  return V::largest_of(largest);
+}
+
+template <class V>
+float softmax_powers(float* x, size_t n, float gain, float peak) {
+  const F<V> top = V::set(peak), factor = V::set(gain);
   LaneSum<V> sum;
   for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    const F<V> e = softmax_power<V>(load<V>(x + i, k) - top);
+    const F<V> e = softmax_power<V>(load<V>(x + i, k) * factor - top);
     store<V>(x + i, e, k);
     sum.add(i, e, k);
   });
   return 1.0f / sum.total();
+}
+
+template <class V>
+float softmax(float* x, size_t n, float gain, const float* mask) {
+  const float peak = softmax_peak<V>(x, n, gain, mask);
+  return softmax_powers<V>(x, n, late_gain(gain, mask), peak);
 }
 
 template <class V>
@@ -288,7 +307,8 @@ constexpr FloatOps ops_of() {
           dequantize<V>,
           quantize<V>,
           sum<V>,
-          softmax<V>,
+          softmax_peak<V>,
+          softmax_powers<V>,
           softmax_codes<V>,
           layer_norm<V>,
           softmax_columns<V>,

@@ -13,7 +13,7 @@ bool check_rows(const FloatOps& ops, size_t n) {
          differs(ops, float_steps_ref, y,
                  [&](const auto& o, float* to) {
                    copy(to);
-                   const float gain = o.softmax(to, n, 0.37f, masked ? mask.data() : nullptr);
+                   const float gain = softmax(o, to, n, 0.37f, masked ? mask.data() : nullptr);
                    for (size_t i = 0; i < n; ++i)
                      to[i] = to[i] * gain;  // where one is no number, all are none
                  }) ||
@@ -45,7 +45,7 @@ bool check_columns(const FloatOps& ops, size_t rows) {
   const float* const weight = other.data();
   return differ(
              [&](float* block) { ops.softmax_columns(block, n, rows, 0.37f, second); },
-             [&](float* row, const float* mask) { return float_steps_ref.softmax(row, n, 0.37f, mask); }) ||
+             [&](float* row, const float* mask) { return softmax(float_steps_ref, row, n, 0.37f, mask); }) ||
          differ([&](float* block) { ops.layer_norm_columns(block, n, rows, second, weight, weight, 1e-5f); },
                 [&](float* row, const float* residual) {
                   float_steps_ref.layer_norm(row, n, residual, weight, weight, 1e-5f);
