@@ -181,8 +181,8 @@ class CachedAttention final : public Step {
     return {y, size};
   }
 
-  // Products of queries with keys. Behind the keys that all tokens reach, parts are small, and have the tokens
-  // that reach them.
+  // Products of queries with keys. Behind the keys that all tokens reach, parts are small, and only tokens
+  // that reach them are multiplied.
   void score(const uint8_t* cache, const Tokens& t, const Work& work) const {
     const size_t common = end_of(t, 0), end = end_of(t, t.count - 1);
     const ptrdiff_t offset = 0;
@@ -229,8 +229,8 @@ class CachedAttention final : public Step {
     }
   }
 
-  // Adds a part of the keys to tokens: first those of a window that earlier tokens alone reach, then those that
-  // all reach, then those that later tokens alone reach.
+  // Adds a part of the keys to tokens: first those of a window that earlier tokens alone reach, then those
+  // that all reach, then those that later tokens alone reach.
   void sum_part(const Tokens& t, const Work& work, const Part& part, const FloatGemm& g) const {
     const size_t begin = begin_of(t, 0);
     const Sum sum{t, work, part, g, begin_of(t, t.count - 1) != begin};

@@ -13,7 +13,8 @@ namespace intact::float_gemm {
 
 using vec::F;
 
-// body(0), ..., body(n - 1), each with a constant: GCC 12 leaves arrays in memory whose loops it unrolls late.
+// body(0), ..., body(n - 1), each with a constant. GCC 12 unrolls loops so late that their arrays stay in
+// memory.
 template <int n, class Body>
 INTACT_INLINE void unroll(const Body& body) {
   [&]<int... i>(std::integer_sequence<int, i...>) INTACT_INLINE_BODY {
