@@ -362,3 +362,10 @@ def test_block_linear_with_minima(x_block: int, bias: bool, levels: tuple[str, .
 def test_a_block_linear_that_does_not_fit_is_an_error(change: dict[str, Any]) -> None:
     with pytest.raises(IntactError, match="product"):
         lower(own_model(change.pop("x_block", 8), **change))
+
+
+def test_the_error_says_why_no_step_fits() -> None:
+    halves: dict[str, Any] = {"s": np.ones((N, 2), np.float16), "z": np.ones((N, 2), np.uint8)}
+    model = own_model(24, block=36, **halves, m=np.ones((N, 2), np.float32))
+    with pytest.raises(IntactError, match="blocks of 36 and 24"):
+        lower(model)

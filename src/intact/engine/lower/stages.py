@@ -6,7 +6,7 @@ belongs into a list of `pipeline` instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from intact.graph import (
     is_dynamic,
     is_op,
     load,
+    ops,
     pipelines,
     run_stages,
     subgraphs,
@@ -191,16 +192,24 @@ def _propagate_pairs(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
     return copy, notes
 
 
-def _require_known(model: Model, left: Iterable[Node]) -> None:
+def _require_known(model: Model, left: Mapping[Node, str]) -> None:
     """Refuse nodes that no kernel, no ONNX Runtime operator and no registered operator can run.
 
+    Args:
+        model: The model.
+        left: Nodes without a kernel, and why they have none.
     Raises:
-        UnsupportedError: Names the first, and says how to register it.
+        UnsupportedError: Names the first, and says how to register it, or why no step runs it.
     """
-    for node in left:
+    for node, why in left.items():
         is_known = node.domain in _OF_RUNTIME or (node.domain or "").startswith(("com.microsoft", "com.ms."))
         if not is_known and node.op_identifier() not in model.functions:
             name = f"{node.domain}::{node.op_type}"
+            if ops.record_of(node) is not None:
+                raise UnsupportedError(
+                    f"node '{node.name}' ({name})", f"no step: {why}", "what a step of it runs",
+                    "nothing else runs this operator: quantize the model again, or report it",
+                )  # fmt: skip
             raise UnsupportedError(
                 f"node '{node.name}' ({node.op_type})", f"{name}, which nobody registered",
                 "a known operator", f"call intact.engine.custom.register('{name}', its body in Python) first",
