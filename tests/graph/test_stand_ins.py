@@ -35,9 +35,11 @@ def test_a_product_of_codes_makes_floats(product: str) -> None:
     assert len(node.inputs) == len(product_model(product).graph.node[-2].input)  # no stand-in is left
 
 
-def test_a_dynamic_product_has_the_columns_of_its_weights() -> None:
-    model = load(product_model("DynamicQuantizeMatMul"))
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_product_of_codes_has_the_columns_of_its_weights(product: str) -> None:
+    model = load(product_model(product))
     refresh_shapes(model)
-    (node,) = (node for node in model.graph if node.op_type == "DynamicQuantizeMatMul")
-    shape = node.outputs[0].shape
-    assert shape is not None and [str(dim) for dim in shape] == ["n", "4"]
+    for op_type in (product, "Relu"):
+        (node,) = (node for node in model.graph if node.op_type == op_type)
+        shape = node.outputs[0].shape
+        assert shape is not None and [str(dim) for dim in shape] == ["n", "4"]

@@ -167,12 +167,19 @@ def _dynamic_product(scope: _Scope, node: onnx.NodeProto) -> onnx.NodeProto | No
 
 
 def _product_of_codes(scope: _Scope, node: onnx.NodeProto) -> onnx.NodeProto | None:
-    """Return a MatMulIntegerToFloat as it is, but declare its type: no operator of ONNX has its types."""
+    """Return an If in the place of a MatMulIntegerToFloat: two operators of ONNX, where no single one fits."""
     if len(node.input) < 4:
         return None
-    _declare_types(scope, node.output, _type_of(scope, node.input[2]))
+    dtype = _type_of(scope, node.input[2])
+    condition, sums, reals = (f"{node.output[0]}.intact.{part}" for part in ("condition", "sums", "reals"))
+    _declare_types(scope, [condition], onnx.TensorProto.BOOL)
+    nodes = [
+        helper.make_node("MatMulInteger", list(node.input[:2]), [sums]),
+        helper.make_node("Cast", [sums], [reals], to=dtype),
+    ]
+    branch = helper.make_graph(nodes, reals, [], [helper.make_tensor_value_info(reals, dtype, None)])
     return helper.make_node(
-        node.op_type, list(node.input), list(node.output), name=node.name, domain=node.domain
+        "If", [condition], list(node.output), name=node.name, then_branch=branch, else_branch=branch
     )
 
 
