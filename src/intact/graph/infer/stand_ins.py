@@ -167,7 +167,7 @@ def _dynamic_product(scope: _Scope, node: onnx.NodeProto) -> onnx.NodeProto | No
 
 
 def _product_of_codes(scope: _Scope, node: onnx.NodeProto) -> onnx.NodeProto | None:
-    """Return an If in the place of a MatMulIntegerToFloat: two operators of ONNX, where no single one fits."""
+    """Return an If in the place of a MatMulIntegerToFloat: of two operators, because no single one fits."""
     if len(node.input) < 4:
         return None
     dtype = _type_of(scope, node.input[2])
