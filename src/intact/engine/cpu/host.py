@@ -17,7 +17,7 @@ from intact.engine.backend import Packed
 from intact.engine.codec import encode
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.files.plan_files import VERSION
-from intact.engine.files.verified import Verified
+from intact.engine.files.verified import borrow
 from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.plan import Plan
 from intact.engine.shapes import SizesUnknown, checksum, peek
@@ -56,9 +56,7 @@ class PlanHost:
 
     def constant_to_pack(self, name: str) -> NDArray[Any]:
         """Return a constant of which only what is packed of it is needed later."""
-        constants = self.plan.constants
-        array = constants.borrow(name) if isinstance(constants, Verified) else constants[name]
-        return np.asarray(array, order="C")
+        return np.asarray(borrow(self.plan.constants, name), order="C")
 
     def checksum(self, name: str) -> int:
         """Return the CRC-32 of a constant's bytes."""

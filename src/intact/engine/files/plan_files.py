@@ -27,7 +27,7 @@ from intact.engine.compact_constants import Form, Stored, compact_reals
 from intact.engine.files import container
 from intact.engine.files.limits import check_limits
 from intact.engine.files.panel_codes import PanelCodes, find_panels, form_of
-from intact.engine.files.verified import OtherForm, Verified
+from intact.engine.files.verified import OtherForm, Verified, borrow
 from intact.engine.model_pieces import MOST, Joined, Piece, join_models, views_of
 from intact.engine.plan import Plan, SelfTest
 from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
@@ -146,7 +146,9 @@ def save(
         QuantValueError: An array has a dtype that plan files do not hold; names it.
     """
     packed = {} if packed is None else packed
-    constants = {name: np.asarray(plan.constants[name], order="C") for name in sorted(plan.constants)}
+    constants = {
+        name: np.asarray(borrow(plan.constants, name), order="C") for name in sorted(plan.constants)
+    }  # fmt: skip
     stored = {name: few for name, array in constants.items() if (few := _in_fewer_bits(plan, name, array))}
     pieces = {
         key: np.ascontiguousarray(packed[key]) for key in sorted(packed)
