@@ -59,6 +59,22 @@ def check_value(info: onnx.ValueInfoProto, at: str) -> None:
     element_count([d.dim_value for d in tensor.shape.dim if d.HasField("dim_value")], where)
 
 
+def type_outputs(proto: onnx.ModelProto) -> None:
+    """Give outputs without a type that are inputs or constants the type of these, in place.
+
+    Inference looks at what nodes make, and nothing makes these.
+    """
+    inputs = {info.name: info.type for info in proto.graph.input}
+    constants = {tensor.name: tensor for tensor in proto.graph.initializer}
+    for info in proto.graph.output:
+        if info.type.WhichOneof("value") not in (None, "tensor_type") or info.type.tensor_type.elem_type:
+            continue
+        if info.name in inputs:
+            info.type.CopyFrom(inputs[info.name])
+        elif (tensor := constants.get(info.name)) is not None:
+            info.type.CopyFrom(onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)))
+
+
 def free_sizes(proto: onnx.ModelProto) -> None:
     """Take the size -1 of an input, output or inner value for "any size", in place: exporters wrote it so.
 

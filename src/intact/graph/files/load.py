@@ -14,7 +14,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
-from intact.graph.core.check_tensors import free_sizes
+from intact.graph.core.check_tensors import free_sizes, type_outputs
 from intact.graph.core.edit import free_weights
 from intact.graph.core.error_text import first_line, root, unreadable
 from intact.graph.core.proto import all_nodes, from_proto
@@ -186,6 +186,11 @@ def _free_sizes(state: Loading) -> None:
     free_sizes(state.proto)
 
 
+def _type_outputs(state: Loading) -> None:
+    assert state.proto is not None
+    type_outputs(state.proto)
+
+
 def _convert_message(state: Loading) -> None:
     assert state.proto is not None
     state.graph_model = _convert(state.proto)
@@ -221,6 +226,7 @@ STAGES = (
     LoadStage("parse the message", _parse_source, _is_message),
     LoadStage("let -1 be any size", _free_sizes, _is_message),
     LoadStage("check the message", _check_message, _is_message),
+    LoadStage("type outputs that nothing makes", _type_outputs, _is_message),
     LoadStage("convert to onnx-ir", _convert_message, _is_message),
     LoadStage("find external data", _find_external_data, lambda state: bool(state.home and state.outside)),
     LoadStage("keep the message for inference", _keep_message, _is_message),
