@@ -449,13 +449,8 @@ def test_files_of_other_kinds_are_called_what_they_are(start: bytes, kind: str, 
 
 
 def test_outputs_that_nothing_makes_have_the_type_of_the_input_or_constant() -> None:
-    value = onnx.helper.make_tensor_value_info
     undeclared = [onnx.ValueInfoProto(name=name) for name in ("x", "c", "y")]
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Relu", ["x"], ["y"])], "passed", [value("x", TensorProto.FLOAT, ["n", 3])],
-        undeclared, [onnx.numpy_helper.from_array(np.arange(2, dtype=np.int32), "c")],
-    )  # fmt: skip
-    opsets = [onnx.helper.make_opsetid("", 17)]
-    model = load(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9))
-    types = {output.name: (str(output.dtype), str(output.shape)) for output in model.graph.outputs}
+    constant = np.arange(2, dtype=np.int32)
+    proto = onnx_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ["n", 3]}, undeclared, {"c": constant})
+    types = {output.name: (str(output.dtype), str(output.shape)) for output in load(proto).graph.outputs}
     assert types == {"x": ("FLOAT", "[n,3]"), "c": ("INT32", "[2]"), "y": ("FLOAT", "[n,3]")}
