@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -253,3 +255,18 @@ def test_damaged_layers_that_are_not_packed_are_refused(rng, suffix):
     ):
         with pytest.raises(FileFormatError):
             LAYER_CODECS["naive-quantized"].read(good | {suffix: bad})
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "asymmetric", "groups"])
+def test_parts_of_compressed_tensors_of_another_type_are_refused(rng, kind):
+    change = {"asymmetric": {"zero_points": rng.integers(-8, 8, (32, 4)).astype(np.int8)},
+              "groups": {"groups": rng.permutation(np.arange(64) // 16)}}.get(kind, {})  # fmt: skip
+    parts = LAYER_CODECS["compressed-tensors"].write(weights(rng, **change))
+    for suffix, part in parts.items():
+        for dtype in (np.float16, np.float64, np.bool_, np.uint64):
+            for value in (np.inf, -np.inf, np.nan, 2.0**40):
+                with np.errstate(all="ignore"):
+                    bad = np.full(part.shape, value).astype(dtype)
+                is_scale = suffix == "weight_scale" and dtype == np.float16
+                with pytest.raises(FileFormatError) if not is_scale else contextlib.nullcontext():
+                    LAYER_CODECS["compressed-tensors"].read(parts | {suffix: bad})

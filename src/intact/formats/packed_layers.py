@@ -191,7 +191,10 @@ def _read_packed(parts: Parts) -> BlockWeights:
     packed = _require(parts["weight_packed"], "weight_packed", ("int32",))
     scales = _require(parts["weight_scale"], "weight_scale", _FLOATS)
     stored = parts.get("weight_shape")
-    shape = [] if stored is None else np.asarray(stored).reshape(-1).tolist()
+    integers = ("int32", "int64")
+    if stored is not None:
+        stored = _require(stored.reshape(-1), "weight_shape", integers, 1)
+    shape = [] if stored is None else stored.tolist()
     if len(shape) != 2 or shape[0] != len(packed) or shape[1] < 32 or len(scales) != len(packed):
         raise _error(
             "weight_shape", f"{shape!r:.40} with weight_packed {list(packed.shape)}", "[N, K], K at least 32"
@@ -208,10 +211,8 @@ def _read_packed(parts: Parts) -> BlockWeights:
     if points is not None:
         points = _packed_zero_points(points, bits, n, scales.shape[1])
     groups = parts.get("weight_g_idx")
-    if groups is not None and (groups < 0).all():
+    if groups is not None and (_require(groups, "weight_g_idx", integers, 1) < 0).all():
         groups = None  # what compressed-tensors writes for no order
-    if groups is not None:
-        groups = _require(groups, "weight_g_idx", ("int32", "int64"), 1)
     if groups is not None and (
         groups.shape != (k,) or not 0 <= groups.min() <= groups.max() < scales.shape[1]
     ):
