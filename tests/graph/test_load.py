@@ -454,3 +454,15 @@ def test_outputs_that_nothing_makes_have_the_type_of_the_input_or_constant() -> 
     proto = onnx_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ["n", 3]}, undeclared, {"c": constant})
     types = {output.name: (str(output.dtype), str(output.shape)) for output in load(proto).graph.outputs}
     assert types == {"x": ("FLOAT", "[n,3]"), "c": ("INT32", "[2]"), "y": ("FLOAT", "[n,3]")}
+
+
+@pytest.mark.parametrize("number", [None, -3])
+def test_references_to_attributes_of_no_function_are_refused(number: int | None) -> None:
+    node = helper.make_node("GatherND", ["x", "i"], ["y"])
+    reference = onnx.AttributeProto(name="batch_dims", ref_attr_name="axes", type=onnx.AttributeProto.INT)
+    if number is not None:
+        reference.i = number
+    node.attribute.append(reference)
+    proto = onnx_model([node], {"x": [5, 2], "i": (TensorProto.INT64, [1])}, {"y": None})
+    with pytest.raises(FileFormatError, match=r"batch_dims.*outside of functions"):
+        load(proto)

@@ -29,6 +29,11 @@ MIN_IR_VERSION = 3
 _ATTRIBUTE_TYPES = frozenset(onnx.AttributeProto.AttributeType.values())
 
 
+_VALUES = frozenset(onnx.AttributeProto.DESCRIPTOR.fields_by_name) - {
+    "name", "ref_attr_name", "doc_string", "type",
+}  # fmt: skip
+
+
 def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bool) -> None:
     """Refuse a model that cannot be understood; sort its nodes where they are out of order.
 
@@ -53,10 +58,17 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
 
 @dataclass(frozen=True)
 class _Rules:
-    """Rules in force at a node: the check of tensors, and the opset of each domain."""
+    """Rules in force at a node.
+
+    Attributes:
+        tensor: Check of tensors.
+        versions: The opset of each domain.
+        in_function: Whether attributes may be those of the function around.
+    """
 
     tensor: TensorCheck
     versions: dict[str, int]
+    in_function: bool = False
 
 
 class _Scope:
@@ -122,7 +134,7 @@ def _check_functions(proto: onnx.ModelProto, rules: _Rules, any_opset: bool) -> 
         except (FileFormatError, UnsupportedError) as error:
             raise error.at(where) from error
         body = _Body(where, list(function.input), [], list(function.output))
-        inside = replace(rules, versions=rules.versions | own)
+        inside = replace(rules, versions=rules.versions | own, in_function=True)
         _reorder(function.node, _check_nodes(function.node, body, None, inside))
 
 
@@ -222,6 +234,10 @@ def _check_attribute(attribute: onnx.AttributeProto, where: str, rules: _Rules) 
         raise FileFormatError(at, f"type {attribute.type}", "a named attribute of a known type", FIX)
     if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
         raise FileFormatError(at, "no type", "an attribute with its type", FIX)
+    if attribute.ref_attr_name and not rules.in_function:
+        raise FileFormatError(at, "a reference outside of functions", "a value", FIX)
+    if attribute.ref_attr_name and any(field.name in _VALUES for field, _ in attribute.ListFields()):
+        raise FileFormatError(at, "a value beside a reference", "one of them", FIX)
     is_graph = attribute.type == onnx.AttributeProto.GRAPH
     if attribute.graphs and attribute.type != onnx.AttributeProto.GRAPHS:
         raise FileFormatError(at, "graphs beside its value", "graphs in an attribute of type GRAPHS", FIX)
