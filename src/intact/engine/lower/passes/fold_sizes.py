@@ -106,7 +106,10 @@ class _Walk:
         declared = self._sizes_in_graph(value)
         if declared is not None and all(map(self._is_told, declared)):
             return
-        sizes = layer_sizes(node, self.shape, window_steps) if rule is None else rule(self, node)
+        try:
+            sizes = layer_sizes(node, self.shape, window_steps) if rule is None else rule(self, node)
+        except (IndexError, ZeroDivisionError):  # a damaged node names axes that its input has not
+            return
         if sizes is None or (declared is not None and len(declared) != len(sizes)):
             return
         merged = [
