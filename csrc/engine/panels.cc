@@ -5,11 +5,6 @@
 #include "steps/block_linear.h"
 
 namespace intact::engine {
-namespace {
-
-constexpr int64_t kMost = int64_t{1} << 24;
-
-}  // namespace
 
 std::string Panels::form() const {
   return "block_codes_" + std::to_string(inputs) + "x" + std::to_string(bits);
@@ -17,7 +12,7 @@ std::string Panels::form() const {
 
 void Panels::check(const std::string& where, Type type, const Shape& shape) const {
   const bool sound = type == Type::u8 && shape.rank == 2 && 2 <= bits && bits <= 8 && 0 < inputs &&
-                     inputs <= kMost && 0 < shape[0] && shape[0] <= kMost &&
+                     inputs <= kMostBlockElements && 0 < shape[0] && shape[0] <= kMostBlockElements &&
                      shape[1] == (inputs * bits + 7) / 8;
   if (!sound) fail_file(where, "panels of another shape", "those of such a constant");
 }
@@ -27,7 +22,7 @@ std::vector<uint8_t> Panels::unpack(const std::string& where, std::span<const ui
   const auto rows = static_cast<size_t>(outputs), depth = static_cast<size_t>(inputs),
              each = static_cast<size_t>(bits), row_bytes = (depth * each + 7) / 8;
   const int in_panels = packed_bits(static_cast<int>(bits), inputs);
-  const size_t panel_bytes = (depth + kBlockUnit - 1) / kBlockUnit * static_cast<size_t>(in_panels) * 16;
+  const size_t panel_bytes = block_panel_bytes(inputs, in_panels);
   const size_t wanted = (rows + kBlockPanel - 1) / kBlockPanel * panel_bytes;
   if (packed.size() != wanted)
     fail_file(where, std::to_string(packed.size()) + " bytes of panels", std::to_string(wanted));

@@ -11,6 +11,9 @@
 
 namespace intact::engine {
 
+// Rows of codes, and codes of each, at most.
+constexpr int64_t kMostBlockElements = int64_t{1} << 24;
+
 struct Panels {
   int64_t inputs = 0, bits = 0;
 

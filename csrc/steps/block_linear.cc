@@ -245,7 +245,7 @@ std::vector<uint8_t> pack_block_codes(std::span<const uint8_t> stream, int64_t n
              each = static_cast<size_t>(bits);
   const size_t row = (depth * each + 7) / 8, panels = (outputs + kBlockPanel - 1) / kBlockPanel;
   const int packed = packed_bits(bits, k);
-  const size_t panel_bytes = (depth + kBlockUnit - 1) / kBlockUnit * static_cast<size_t>(packed) * 16;
+  const size_t panel_bytes = block_panel_bytes(k, packed);
   std::vector<uint8_t> bytes(panels * panel_bytes);
   for (size_t i = 0; i < outputs; ++i) {
     const uint8_t* const from = stream.data() + i * row;

@@ -97,4 +97,10 @@ constexpr int packed_bits(int bits, int64_t k) {
   return is_whole(5) ? 5 : is_whole(6) ? 6 : 8;
 }
 
+// Bytes of a panel of k codes of so many bits.
+constexpr size_t block_panel_bytes(int64_t k, int packed) {
+  const auto units = (static_cast<size_t>(k) + kBlockUnit - 1) / kBlockUnit;
+  return units * static_cast<size_t>(packed) * kBlockPanel;
+}
+
 }  // namespace intact

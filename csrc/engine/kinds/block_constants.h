@@ -27,7 +27,7 @@ struct BlockConstants {
 
   void check(const Checker& checker) const {
     const Shape& codes = checker.sizes(weight);
-    const int64_t most = int64_t{1} << 24;
+    const int64_t most = kMostBlockElements;
     checker.that(2 <= bits && bits <= 8, "codes of 2 to 8 bits");
     checker.that(0 < inputs && inputs <= most && 0 < block, "blocks of elements");
     checker.that(0 < codes[0] && codes[0] <= most && codes[1] == (inputs * bits + 7) / 8,

@@ -135,6 +135,13 @@ def peek(plan: Plan, constant: str) -> NDArray[np.generic]:
     return array
 
 
+def borrow(plan: Plan, constant: str) -> NDArray[np.generic]:
+    """Return a constant that nobody needs for long: a plan file does not keep what it makes for it."""
+    look = getattr(plan.constants, "borrow", plan.constants.__getitem__)
+    array: NDArray[np.generic] = look(constant)
+    return array
+
+
 def checksum(plan: Plan, constant: str) -> int:
     """Return the CRC-32 of a constant's bytes; a plan file stores it, so that they are not read."""
     say = getattr(plan.constants, "checksum", None)

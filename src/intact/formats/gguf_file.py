@@ -96,7 +96,7 @@ class GgufFile:
         tensor = self._tensor(name)
         if self._file is None:
             raise QuantValueError("tensor", f"'{name}' of a file that was closed", "an open one", "open it")
-        flat = self._file.read(tensor.offset, tensor.nbytes)
+        flat = self._file.bytes_at(tensor.offset, tensor.nbytes)
         if tensor.kind.dtype is not None:
             return flat
         rows, blocks = tensor.shape[:-1], tensor.shape[-1] // tensor.kind.block_size

@@ -23,7 +23,7 @@ class MappedBytes:
         self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.whole = memoryview(self._mapping)
 
-    def read(self, begin: int, nbytes: int) -> NDArray[np.uint8]:
+    def bytes_at(self, begin: int, nbytes: int) -> NDArray[np.uint8]:
         """Return bytes, read-only. What was returned before stays valid, but its pages have to come back."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._mapping.madvise(mmap.MADV_DONTNEED)

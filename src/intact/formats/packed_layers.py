@@ -190,11 +190,9 @@ def _read_packed(parts: Parts) -> BlockWeights:
         return _read_packed_fp4(parts)
     packed = _require(parts["weight_packed"], "weight_packed", ("int32",))
     scales = _require(parts["weight_scale"], "weight_scale", _FLOATS)
-    stored = parts.get("weight_shape")
     integers = ("int32", "int64")
-    if stored is not None:
-        stored = _require(stored.reshape(-1), "weight_shape", integers, 1)
-    shape = [] if stored is None else stored.tolist()
+    stored = parts.get("weight_shape", np.empty(0, np.int64))
+    shape = _require(stored.reshape(-1), "weight_shape", integers, 1).tolist()
     if len(shape) != 2 or shape[0] != len(packed) or shape[1] < 32 or len(scales) != len(packed):
         raise _error(
             "weight_shape", f"{shape!r:.40} with weight_packed {list(packed.shape)}", "[N, K], K at least 32"

@@ -149,17 +149,16 @@ def _codes(weights: BlockWeights, grid: BlockGrid) -> tuple[NDArray, NDArray | N
 
 def _have_equal_floats(first: BlockWeights, second: BlockWeights) -> bool:
     """Return whether two weights stand for the same floats; a few rows at once take little memory."""
+
+    def are_equal(left: BlockWeights, right: BlockWeights) -> bool:
+        with np.errstate(invalid="ignore"):
+            return np.array_equal(dequantize_blocks(left), dequantize_blocks(right), equal_nan=True)
+
     if first.codes.ndim < 2:
-        parts = [(first, second)]
-    else:
-        rows = max(1, _ELEMENTS // max(1, prod(first.shape[1:])))
-        starts = [slice(start, start + rows) for start in range(0, first.shape[0], rows)]
-        parts = [(take_rows(first, part), take_rows(second, part)) for part in starts]
-    with np.errstate(invalid="ignore"):
-        return all(
-            np.array_equal(dequantize_blocks(left), dequantize_blocks(right), equal_nan=True)
-            for left, right in parts
-        )
+        return are_equal(first, second)
+    rows = max(1, _ELEMENTS // max(1, prod(first.shape[1:])))
+    parts = (slice(start, start + rows) for start in range(0, first.shape[0], rows))
+    return all(are_equal(take_rows(first, part), take_rows(second, part)) for part in parts)
 
 
 def _holds(integers: Format, codes: NDArray, shift: int = 0) -> bool:

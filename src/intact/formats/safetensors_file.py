@@ -98,7 +98,7 @@ class SafetensorsFile:
                 "tensor", f"'{name}'", f"one of the {len(self.tensors)} names in {self.where}", "see .tensors"
             )
         tensor = self.tensors[name]
-        return self._file.read(tensor.offset, tensor.nbytes).view(tensor.dtype).reshape(tensor.shape)
+        return self._file.bytes_at(tensor.offset, tensor.nbytes).view(tensor.dtype).reshape(tensor.shape)
 
     def _entry(self, name: str, entry: Any, base: int, size: int) -> StoredTensor:
         fields: dict[str, Any] = entry if isinstance(entry, dict) else {}

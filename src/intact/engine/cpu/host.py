@@ -17,10 +17,9 @@ from intact.engine.backend import Packed
 from intact.engine.codec import encode
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.files.plan_files import VERSION
-from intact.engine.files.verified import borrow
 from intact.engine.kernel_choices import FormChoice, FormChooser
 from intact.engine.plan import Plan
-from intact.engine.shapes import SizesUnknown, checksum, peek
+from intact.engine.shapes import SizesUnknown, borrow, checksum, peek
 from intact.engine.steps import FallbackSubgraph, Shape, Step
 from intact.engine.steps.base.wiring import constants, reads, writes
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
@@ -56,7 +55,7 @@ class PlanHost:
 
     def constant_to_pack(self, name: str) -> NDArray[Any]:
         """Return a constant of which only what is packed of it is needed later."""
-        return np.asarray(borrow(self.plan.constants, name), order="C")
+        return np.asarray(borrow(self.plan, name), order="C")
 
     def checksum(self, name: str) -> int:
         """Return the CRC-32 of a constant's bytes."""

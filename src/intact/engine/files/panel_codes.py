@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.steps.base.block_constants import MOST_BLOCK_ELEMENTS
 from intact.kernels import crc32, unpack_block_codes
 
 _FORM = re.compile(r"block_codes_(\d{1,8})x([2-8])")
@@ -20,13 +21,11 @@ class PanelCodes:
     """Codes in panels.
 
     Attributes:
-        form: What they are called as packed weights.
         inputs: Elements of each row of codes.
         bits: Of each.
         panels: uint8, the packed bytes.
     """
 
-    form: str
     inputs: int
     bits: int
     panels: NDArray[np.uint8]
@@ -35,14 +34,14 @@ class PanelCodes:
     def of(form: str, panels: NDArray[Any]) -> PanelCodes | None:
         """Return what packed weights of this form are; None where they are no such panels."""
         match = _FORM.fullmatch(form)
-        return None if match is None else PanelCodes(form, int(match[1]), int(match[2]), panels)
+        return None if match is None else PanelCodes(int(match[1]), int(match[2]), panels)
 
     def fits(self, dtype: str, shape: tuple[int, ...]) -> bool:
         """Return whether a constant of this dtype and shape may be rows of these codes."""
-        most = 2**24
+        most = MOST_BLOCK_ELEMENTS
         return (
             dtype == "uint8" and len(shape) == 2 and 0 < self.inputs <= most and 0 < shape[0] <= most
-            and shape[1] == -(-self.inputs * self.bits // 8)
+            and 2 <= self.bits <= 8 and shape[1] == -(-self.inputs * self.bits // 8)
         )  # fmt: skip
 
     def widen(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:

@@ -27,9 +27,10 @@ from intact.engine.compact_constants import Form, Stored, compact_reals
 from intact.engine.files import container
 from intact.engine.files.limits import check_limits
 from intact.engine.files.panel_codes import PanelCodes, find_panels, form_of
-from intact.engine.files.verified import OtherForm, Verified, borrow
+from intact.engine.files.verified import OtherForm, Verified
 from intact.engine.model_pieces import MOST, Joined, Piece, join_models, views_of
 from intact.engine.plan import Plan, SelfTest
+from intact.engine.shapes import borrow
 from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
 from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.kernels import crc32
@@ -146,9 +147,7 @@ def save(
         QuantValueError: An array has a dtype that plan files do not hold; names it.
     """
     packed = {} if packed is None else packed
-    constants = {
-        name: np.asarray(borrow(plan.constants, name), order="C") for name in sorted(plan.constants)
-    }  # fmt: skip
+    constants = {name: np.asarray(borrow(plan, name), order="C") for name in sorted(plan.constants)}
     stored = {name: few for name, array in constants.items() if (few := _in_fewer_bits(plan, name, array))}
     pieces = {
         key: np.ascontiguousarray(packed[key]) for key in sorted(packed)
@@ -365,10 +364,11 @@ def _panel_codes(
     """Find the panels of a constant that the file holds in no other form."""
     form = form_of(inputs, bits)
     array, _ = packed.get((entry.name, form), (None, 0))
-    codes = None if array is None else PanelCodes.of(form, array.reshape(-1).view(np.uint8))
-    if codes is None or not codes.fits(entry.dtype, entry.shape):
-        raise format_error(f"{where}: '{entry.name}'", f"panels {form}", "those of such a constant")
-    return codes
+    if array is not None:
+        codes = PanelCodes(inputs, bits, array.reshape(-1).view(np.uint8))
+        if codes.fits(entry.dtype, entry.shape):
+            return codes
+    raise format_error(f"{where}: '{entry.name}'", f"panels {form}", "those of such a constant")
 
 
 def _compact_constant(where: str, entry: _Constant, form: Form, rest: dict[str, container.Bytes]) -> Stored:

@@ -92,8 +92,3 @@ class Verified(Mapping[Key, NDArray[Any]]):
     def _verify_all(self, keys: Iterable[Key]) -> None:
         for key in keys:
             self.borrow(key)
-
-
-def borrow(arrays: Mapping[Key, NDArray[Any]], key: Key) -> NDArray:
-    """Return an array that nobody needs for long: see `Verified.borrow`."""
-    return arrays.borrow(key) if isinstance(arrays, Verified) else arrays[key]

@@ -27,11 +27,10 @@ MIN_IR_VERSION = 3
 """The first IR version that says which opset a model uses."""
 
 _ATTRIBUTE_TYPES = frozenset(onnx.AttributeProto.AttributeType.values())
-
-
 _VALUES = frozenset(onnx.AttributeProto.DESCRIPTOR.fields_by_name) - {
     "name", "ref_attr_name", "doc_string", "type",
 }  # fmt: skip
+"""Fields of an attribute that hold its value."""
 
 
 def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bool) -> None:

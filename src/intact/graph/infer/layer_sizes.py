@@ -40,9 +40,9 @@ def _times_matrix(node: ir.Node, shape_of: Look) -> Sizes | None:
 
 
 def _times_columns(node: ir.Node, shape_of: Look) -> Sizes | None:
-    x = shape_of(node.inputs[0])
-    form = ops.MatMulBnb4 if node.op_type == "MatMulBnb4" else ops.MatMulNBits
-    return [*x[:-1], form.of(node).N] if x else None
+    x, form = shape_of(node.inputs[0]), ops.read(node)
+    assert isinstance(form, ops.BlockProduct)
+    return [*x[:-1], form.N] if x else None
 
 
 def _times_rows(node: ir.Node, shape_of: Look) -> Sizes | None:

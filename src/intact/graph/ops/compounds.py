@@ -210,25 +210,28 @@ class GatherBlockQuantized(OfRuntime):
 
 
 @dataclass(frozen=True)
-class MatMulBnb4(OfRuntime):
-    """Inputs: data, codes of the weight [N * K / 2], scales of blocks of them; `quant_type` 1 is nf4."""
+class BlockProduct(OfRuntime, shared=True):
+    """Multiplies rows of K elements by weights [N, K] in blocks of few bits."""
 
     K: int = 0
     N: int = 0
     block_size: int = 0
+
+
+@dataclass(frozen=True)
+class MatMulBnb4(BlockProduct):
+    """Inputs: data, codes of the weight [N * K / 2], scales of blocks of them; `quant_type` 1 is nf4."""
+
     quant_type: int = 1
     training_mode: int = 0
     transB: int = 1
 
 
 @dataclass(frozen=True)
-class MatMulNBits(OfRuntime):
+class MatMulNBits(BlockProduct):
     """Inputs: data, codes of the weight [N, blocks, bytes], scales, zero points, an order, bias."""
 
-    K: int = 0
-    N: int = 0
     bits: int = 0
-    block_size: int = 0
     accuracy_level: int = 0
 
 
