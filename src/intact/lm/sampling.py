@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from fractions import Fraction
+from math import inf, isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +68,12 @@ class Sampling:
 _HEAD = 1024
 """Tokens among which those of `top_p` are sought first."""
 
+_MODERATE = 2.0**20
+"""Penalties and biases up to here are added in float64, and larger ones exactly: float64 would lose the logits."""
+
+_COLD = 2.0**-10
+"""Temperature below which what rounding loses of a sum would show."""
+
 
 class Sampler:
     """Draws tokens of one sequence. Everything is computed in float64, in one order.
@@ -77,6 +85,7 @@ class Sampler:
 
     def __init__(self, sampling: Sampling, stream: int = 0) -> None:
         self._sampling = sampling
+        self._is_extreme = _is_extreme(sampling)
         self._random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([sampling.seed, stream])))
 
     def copy(self) -> Sampler:
@@ -98,18 +107,12 @@ class Sampler:
             begin: Place in `history` of the first token that was generated.
         """
         how = self._sampling
-        values = logits.astype(np.float64)
-        if how.repetition_penalty != 1 and history:
-            seen = np.unique(np.asarray(history))
-            some = values[seen]
-            values[seen] = np.where(some > 0, some / how.repetition_penalty, some * how.repetition_penalty)
-        if (how.presence_penalty or how.frequency_penalty) and len(history) > begin:
-            tokens, counts = np.unique(np.asarray(history[begin:]), return_counts=True)
-            values[tokens] -= how.presence_penalty + how.frequency_penalty * counts
-        for token, bias in how.logit_bias.items():
-            if token >= len(values):
-                raise QuantValueError("logit_bias", str(token), f"tokens below {len(values)}", "leave it out")
-            values[token] += bias
+        if how.logit_bias and (largest := max(how.logit_bias)) >= len(logits):
+            raise QuantValueError("logit_bias", str(largest), f"tokens below {len(logits)}", "leave it out")
+        if self._is_extreme:
+            values = self._exact_differences(logits, history, allowed, begin)
+        else:
+            values = self._adjust(logits.astype(np.float64), history, begin)
         if allowed is not None:
             values[~allowed] = -np.inf
         if how.temperature == 0:
@@ -119,12 +122,60 @@ class Sampler:
             return int(places[self._draw(values[places])])
         return self._draw(values)
 
+    def _adjust(self, values: NDArray[np.float64], history: Sequence[int], begin: int) -> NDArray[np.float64]:
+        """Return logits with penalties and biases, which change the argument."""
+        how = self._sampling
+        if how.repetition_penalty != 1 and history:
+            seen = np.unique(np.asarray(history))
+            some = values[seen]
+            values[seen] = np.where(some > 0, some / how.repetition_penalty, some * how.repetition_penalty)
+        if (how.presence_penalty or how.frequency_penalty) and len(history) > begin:
+            tokens, counts = np.unique(np.asarray(history[begin:]), return_counts=True)
+            values[tokens] -= how.presence_penalty + how.frequency_penalty * counts
+        for token, bias in how.logit_bias.items():
+            values[token] += bias
+        return values
+
+    def _exact_differences(
+        self, logits: NDArray[np.float32], history: Sequence[int], allowed: NDArray[np.bool_] | None,
+        begin: int,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """Return logits with penalties and biases less the largest of those that are allowed.
+
+        Tokens that a setting changes are computed as fractions, so that no setting is too large.
+        """
+        how = self._sampling
+        seen, generated = set(history), Counter(history[begin:])
+        exact: dict[int, Fraction] = {}
+        for token in seen.union(how.logit_bias):
+            if not isfinite(logits[token]):
+                continue
+            value = Fraction(float(logits[token]))
+            if how.repetition_penalty != 1 and token in seen:
+                factor = Fraction(how.repetition_penalty)
+                value = value / factor if value > 0 else value * factor
+            if count := generated[token]:
+                value -= Fraction(how.presence_penalty) + Fraction(how.frequency_penalty) * count
+            exact[token] = value + Fraction(how.logit_bias.get(token, 0.0))
+        values = logits.astype(np.float64)
+        is_plain = np.ones(len(values), np.bool_) if allowed is None else allowed.copy()
+        is_plain[list(exact)] = False
+        candidates = [value for token, value in exact.items() if allowed is None or allowed[token]]
+        if is_plain.any() and isfinite(largest := float(values[is_plain].max())):
+            candidates.append(Fraction(largest))
+        top = max(candidates, default=Fraction(0))
+        head = _float(top)
+        values = (values - head) - _float(top - Fraction(head)) if isfinite(head) else values - head
+        values[list(exact)] = [_float(value - top) for value in exact.values()]
+        return values
+
     def _draw(self, values: NDArray[np.float64]) -> int:
         """Return the place of a value, drawn by softmax of what the settings leave."""
         how = self._sampling
         order = largest_first(values, how.top_k) if how.top_k else np.arange(len(values))
-        scaled = values[order] / how.temperature
-        shares = exp64(scaled - scaled.max())
+        below = values[order] - values[order].max()
+        with np.errstate(over="ignore"):  # of a tiny temperature: minus infinity, whose share is 0
+            shares = exp64(below / how.temperature)
         shares /= _sums(shares)[-1]
         if how.top_p < 1:
             order, shares = self._nucleus(values, order, shares)
@@ -148,6 +199,23 @@ class Sampler:
         return order[first], shares[first]
 
 
+def _is_extreme(how: Sampling) -> bool:
+    """Return whether float64 would lose what the settings mean."""
+    sizes = (how.presence_penalty, how.frequency_penalty, *how.logit_bias.values())
+    is_changed = how.repetition_penalty != 1 or any(sizes)
+    is_large = max(map(abs, sizes)) > _MODERATE
+    is_factor_large = not 1 / _MODERATE <= how.repetition_penalty <= _MODERATE
+    return is_changed and (is_large or is_factor_large or 0 < how.temperature < _COLD)
+
+
+def _float(value: Fraction) -> float:
+    """Return the nearest float64, infinite beyond the largest one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return inf if value > 0 else -inf
+
+
 def _sums(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Add one share after the other: `sum` has an order of its own on each machine."""
     return np.cumsum(shares)
@@ -163,7 +231,8 @@ def largest_first(values: NDArray[np.float64], most: int) -> NDArray[np.int64]:
         values: Float64 [values].
         most: At most so many places are returned.
     """
-    narrow = values.astype(np.float32)
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
     if not np.array_equal(narrow, values):  # also where one is NaN
         return np.argsort(-values, kind="stable")[:most]
     bits = (narrow + np.float32(0)).view(np.int32)  # the two zeros are equal
