@@ -49,7 +49,10 @@ class SequenceJob:
         return None
 
     def on_close(self) -> None:
-        """Note that nothing follows: after the last token, a cancellation or an error. It is called once."""
+        """Note that nothing follows: after the last token, a cancellation or an error.
+
+        It is called once; once more, with its error in `error`, where it raised one.
+        """
 
 
 class _Slot:
@@ -116,6 +119,13 @@ class ContinuousBatch:
         """Free the memory of the sequences that have ended, where no job has a slot."""
         if not self.running:
             self._cache = None
+
+    def fail(self, error: Exception) -> None:
+        """End all jobs with an error."""
+        waiting, self._waiting = list(self._waiting), deque()
+        self._fail(error)
+        for job in waiting:
+            _close(job, error)
 
     def _drop_cancelled(self) -> None:
         for job in [job for job in self._waiting if job.is_cancelled]:
@@ -243,7 +253,11 @@ def _close(job: SequenceJob, error: Exception | None) -> None:
         _drop_frames(error)
     job.error = error
     job.is_closed = True
-    _call(job.on_close)
+    failure = _call(job.on_close)
+    if failure is not None:  # who waits for the job has to hear of it
+        _drop_frames(failure)
+        job.error = failure
+        _call(job.on_close)
 
 
 def _drop_frames(error: Exception) -> None:

@@ -69,7 +69,7 @@ _HEAD = 1024
 """Tokens among which those of `top_p` are sought first."""
 
 _MODERATE = 2.0**20
-"""Penalties and biases up to here are added in float64, and larger ones exactly: float64 would lose the logits."""
+"""Penalties and biases up to here are added in float64, and larger ones, in which logits vanish, exactly."""
 
 _COLD = 2.0**-10
 """Temperature below which what rounding loses of a sum would show."""

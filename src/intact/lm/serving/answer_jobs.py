@@ -85,7 +85,7 @@ class AnswerJob(TextJob):
         """Post the end."""
         error = self.error if self.error is not None or self.end else StoppedError()
         text, end, calls = "", self.end, tuple[ToolCall, ...]()
-        if self._calls is not None and error is None:
+        if self._calls is not None and error is None:  # no call of an answer that failed
             text, calls = self._calls.finish()
             end = "tool_calls" if self._calls.count and end == "stop" else end
         self._post(AnswerPart(self._index, text, end=end, error=error, is_last=True, calls=calls))

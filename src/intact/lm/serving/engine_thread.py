@@ -90,6 +90,18 @@ class EngineThread:
             self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._run_jobs()
+        except BaseException as error:  # a fault of this code: nobody may wait for ever
+            with self._wake:
+                self._is_stopping = True
+                jobs, self._inbox = self._inbox, []
+            for job in jobs:
+                self._batch.add(job)
+            self._batch.fail(RuntimeError(f"the engine's thread ended: {error!r}"))
+            raise
+
+    def _run_jobs(self) -> None:
         is_busy = False
         while True:
             with self._wake:

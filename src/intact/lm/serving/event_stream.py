@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import sys
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from intact.lm.serving.protocol_error import ProtocolError
+from intact.lm.serving.protocol_error import ProtocolError, fault_error
+from intact.lm.serving.strict_json import encode_strict
 
 _PAUSE = 15.0  # seconds without a part after which a comment tells proxies that somebody is there
 
@@ -72,6 +74,9 @@ class EventStream(Response):
                     yield _event(part)
         except ProtocolError as error:
             yield _event(error.body())
+        except Exception:
+            traceback.print_exc(file=sys.stderr)
+            yield _event(fault_error().body())
         yield b"data: [DONE]\n\n"
 
 
@@ -105,4 +110,4 @@ async def end_task(task: asyncio.Future[Any]) -> None:
 
 
 def _event(record: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(record, ensure_ascii=True).encode() + b"\n\n"
+    return b"data: " + encode_strict(record) + b"\n\n"

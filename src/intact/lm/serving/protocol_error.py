@@ -24,7 +24,8 @@ class ProtocolError(Exception):
         headers: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(message)
-        self.status, self.message, self.param, self.code = status, message, param, code
+        self.status, self.message, self.code = status, _encodable(message), code
+        self.param = None if param is None else _encodable(param)
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
@@ -34,6 +35,16 @@ class ProtocolError(Exception):
         return {
             "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}
         }  # fmt: skip
+
+
+def fault_error() -> ProtocolError:
+    """Return the error of a fault of the server itself."""
+    return ProtocolError(500, "a fault of the server", code="fault")
+
+
+def _encodable(text: str) -> str:
+    """Replace half surrogates, which names of a request's fields may have, by their numbers."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Fields:

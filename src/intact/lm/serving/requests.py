@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +10,7 @@ from intact.errors import QuantValueError
 from intact.lm.sampling import Sampling
 from intact.lm.serving.protocol_error import Fields, ProtocolError
 from intact.lm.serving.server_limits import ServerLimits
+from intact.lm.serving.strict_json import parse_strict
 from intact.lm.serving.tool_requests import parse_messages, parse_tools
 
 Prompt = str | list[int]
@@ -64,15 +64,11 @@ def parse_json(body: bytes) -> Any:
     """Return the value of a body.
 
     Raises:
-        ProtocolError: It is no JSON, or NaN and infinities are in it.
+        ProtocolError: It is no strict JSON.
     """
-
-    def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is no JSON")
-
     try:
-        return json.loads(body, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
+        return parse_strict(body)
+    except ValueError as error:
         raise ProtocolError(400, f"the body is no JSON: {str(error)[:200]}") from error
 
 

@@ -22,7 +22,7 @@ from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart, Post, VectorJob
 from intact.lm.serving.engine_thread import EngineThread, QueueFullError, StoppedError
 from intact.lm.serving.event_stream import EventStream, end_task, wait_for_disconnect
 from intact.lm.serving.metrics import Metrics
-from intact.lm.serving.protocol_error import ProtocolError
+from intact.lm.serving.protocol_error import ProtocolError, fault_error
 from intact.lm.serving.requests import (
     EmbeddingRequest,
     TextRequest,
@@ -100,7 +100,7 @@ class ServerApp:
                 response = Response(status_code=499)  # which nobody reads
             except Exception:
                 traceback.print_exc(file=sys.stderr)
-                response = _error_response(ProtocolError(500, "a fault of the server", code="fault"))
+                response = _error_response(fault_error())
             self.metrics.add("intact_requests_total", endpoint=path, status=str(response.status_code))
             return response
 
