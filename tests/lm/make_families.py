@@ -62,7 +62,9 @@ def main() -> None:
             logits[family] = model(torch.tensor(TOKENS)[None]).logits[0].numpy()
         fields = {key: value for key, value in config.to_diff_dict().items() if value is not None}
         fields |= {"model_type": config.model_type, "tie_word_embeddings": config.tie_word_embeddings}
-        records[family] = {"config": {**COMMON, **fields}, "tensors": shapes}
+        own = {*config.to_dict(), *config.attribute_map}
+        common = {key: value for key, value in COMMON.items() if key in own}
+        records[family] = {"config": {**common, **fields}, "tensors": shapes}
     (FOLDER / "families.json").write_text(json.dumps(records, indent=1, sort_keys=True) + "\n")
     np.savez_compressed(FOLDER / "logits.npz", **logits)
 

@@ -181,6 +181,7 @@ def write_gpt2_gguf(path: Path) -> Path:
             name = name.replace(old, new)
         tensors[name] = array
     config = record["config"] | {"num_key_value_heads": record["config"]["n_head"]}
+    config["intermediate_size"] = config["n_inner"]
     kinds = {n: formats.GgufTensor(formats.GGML_TYPES["F32"], array.shape) for n, array in tensors.items()}
     metadata = {key.replace("llama.", "gpt2."): field for key, field in _llama_metadata(config).items()}
     del metadata["gpt2.attention.layer_norm_rms_epsilon"]

@@ -66,9 +66,9 @@ def test_positions_without_a_vector_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("family", "field", "value"),
     [
-        ("gpt2", "activation_function", "relu"),
+        ("gpt2", "activation_function", "laplace"),
         ("gpt2", "scale_attn_by_inverse_layer_idx", True),
-        ("starcoder2", "hidden_act", "silu"),
+        ("starcoder2", "hidden_act", "xielu"),
     ],
 )
 def test_variants_that_are_not_computed_are_refused(family, field, value, tmp_path):

@@ -13,6 +13,7 @@ from intact.engine import Engine
 from intact.errors import QuantValueError
 from intact.lm.chat_template import render_chat
 from intact.lm.continuous_batch import ContinuousBatch, SequenceJob
+from intact.lm.description.model_description import ModelDescription
 from intact.lm.generate import CHUNK, TokenChoice, generate_tokens
 from intact.lm.sampling import Sampler, Sampling
 from intact.lm.sequence_cache import SequenceCache, Tokens
@@ -33,6 +34,7 @@ class LanguageModel:
         tokenizer: None: tokens go in and come out.
         template: Chat template; "" for none.
         settings: What was chosen when it was loaded or quantized.
+        description: What its files say of it; None: unknown.
     """
 
     engine: Engine
@@ -40,6 +42,7 @@ class LanguageModel:
     tokenizer: Tokenizer | None = None
     template: str = ""
     settings: Mapping[str, str | int] = field(default_factory=dict)
+    description: ModelDescription | None = None
 
     def new_cache(self, batch: int = 1) -> SequenceCache:
         """Return an empty cache for so many sequences."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from intact.errors import FileFormatError, QuantValueError
 from intact.free_memory import tidying
 from intact.lm.compare_models import cut_windows
 from intact.lm.decoders.module_weights import is_module, module_tokenizer
+from intact.lm.description.model_description import ModelDescription, SpecialTokens
 from intact.lm.language_model import LanguageModel
 from intact.lm.sequence_cache import LONGEST
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_file, tokenizer_of_gguf
@@ -33,7 +34,7 @@ def load_model(
     threads: int | None = None,
     tokenizer: str | os.PathLike[str] | Any = None, text: str | None = None, method: str = "auto",
     bits_budget: float | None = None, time_budget: float | None = None, progress: bool = False,
-    backend: str = "cpu", cache: str = "float32", rotate: bool = False,
+    backend: str = "cpu", cache: str = "float32", rotate: bool = False, accept: Collection[str] = (),
 ) -> LanguageModel:  # fmt: skip
     """Open a language model.
 
@@ -61,6 +62,7 @@ def load_model(
             head. A saved model has its own.
         rotate: Rotate the residual stream and the values (`RotatedWeights`) before codes are chosen: the same
             function, with outliers spread over all channels.
+        accept: Fields of configurations and metadata that pass although nothing computes what they say.
     Raises:
         FileFormatError, FileAccessError: A file is damaged, or cannot be read.
         UnsupportedError: A family, format or tokenizer that is not read.
@@ -80,14 +82,14 @@ def load_model(
             return _load_exported(
                 exported, weights=weights, block=block, bits_of=bits_of or {}, activations=activations,
                 positions=positions, threads=threads, tokenizer=tokenizer, text=text, method=method,
-                progress=progress, backend=backend, cache=cache,
+                progress=progress, backend=backend, cache=cache, accept=accept,
             )  # fmt: skip
     # What makes graphs takes 20 MB, which a saved model needs not.
     from intact.graph import narrow_caches
     from intact.lm.decoders.decoder_weights import DecoderWeights
     from intact.lm.decoders.rotated_weights import RotatedWeights
 
-    source = DecoderWeights(path)
+    source = DecoderWeights(path, accept)
     count = min(source.config.context, LONGEST) if positions is None else positions
     if activations not in (DYNAMIC, "float"):
         raise QuantValueError(
@@ -97,7 +99,7 @@ def load_model(
         raise QuantValueError("activations", activations, f"{DYNAMIC} with text=", "leave one of them out")
     if not 1 <= count <= 2**24:
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
-    words, template = _words_and_template(path, source.metadata, source.json, tokenizer)
+    words, template = _words_and_template(path, source.metadata, source.description, tokenizer)
     model = _quantized_decoder(
         RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block,
         bits_of=bits_of or {}, text=text, method=method, budgets=(bits_budget, time_budget), threads=threads,
@@ -117,7 +119,7 @@ def load_model(
         settings["method"] = method
     if rotate:
         settings["rotate"] = "yes"
-    return LanguageModel(engine, count, words, template, settings)
+    return LanguageModel(engine, count, words, template, settings, source.description)
 
 
 def _quantized_decoder(
@@ -172,17 +174,19 @@ def _exported_file(path: Path) -> Path | None:
 def _load_exported(
     path: Path, *, weights: str, block: int, bits_of: Mapping[str, str], activations: str,
     positions: int | None, threads: int | None, tokenizer: str | os.PathLike[str] | None, text: str | None,
-    method: str, progress: bool, backend: str, cache: str,
+    method: str, progress: bool, backend: str, cache: str, accept: Collection[str],
 ) -> LanguageModel:  # fmt: skip
     """Load an ONNX file, or the one that a genai_config.json names."""
     from intact.graph import narrow_caches
     from intact.lm.decoders.calibrated_weights import WINDOW, WINDOWS
     from intact.lm.decoders.exported_decoder import read_exported_decoder, read_onnx_decoder
     from intact.lm.decoders.exported_weights import quantize_exported
+    from intact.lm.description.read_description import describe_exported
 
     read = read_exported_decoder if path.name == EXPORTED else read_onnx_decoder
     source, folder = read(path, positions), path.parent
-    words = _tokenizer(folder, {}, source.json, tokenizer)
+    description = describe_exported(folder, source.family, source.json, accept)
+    words = _tokenizer(folder, {}, description.special_tokens, tokenizer)
     model, windows = source.model, []
     if weights == "keep" and (activations != DYNAMIC or text is not None):
         raise QuantValueError(
@@ -200,7 +204,8 @@ def _load_exported(
     settings: dict[str, str | int] = {"family": source.family, "weights": weights, "cache": cache}
     if weights != "keep":
         settings["block"] = block
-    return LanguageModel(engine, source.positions, words, _template(folder, {}), settings)
+    template = description.chat_templates.templates.get("default", "")
+    return LanguageModel(engine, source.positions, words, template, settings, description)
 
 
 def _words_for(text: str, words: Tokenizer | None) -> list[int]:
@@ -264,45 +269,30 @@ def _settings_error(where: str, got: str) -> FileFormatError:
 
 
 def _tokenizer(
-    folder: Path, metadata: Mapping[str, Any], config: Mapping[str, Any],
-    tokenizer: str | os.PathLike[str] | None,
-) -> Tokenizer | None:  # fmt: skip
-    """Return the tokenizer of a GGUF file with `metadata`, or of a folder with `config`, or the one given."""
+    folder: Path, metadata: Mapping[str, Any], tokens: SpecialTokens, tokenizer: str | os.PathLike[str] | None
+) -> Tokenizer | None:
+    """Return the tokenizer of a GGUF file with `metadata`, or of a folder with `tokens`, or the one given."""
     if metadata and tokenizer is None:
         return tokenizer_of_gguf(metadata, str(folder))
     path = folder / TOKENIZER if tokenizer is None else Path(tokenizer)
     if tokenizer is None and not path.is_file():
         return None
-    ends = ("eos_token_id", "bos_token_id")
+    names = ("eos_token_id", "bos_token_id")
+    own = {"eos_token_id": list(tokens.ends), "bos_token_id": tokens.begin}
     return tokenizer_of_file(
-        path, {name: metadata.get(f"tokenizer.ggml.{name}") for name in ends} if metadata else config
+        path, {name: metadata.get(f"tokenizer.ggml.{name}") for name in names} if metadata else own
     )
 
 
 def _words_and_template(
-    path: Any, metadata: Mapping[str, Any], config: Mapping[str, Any], tokenizer: Any
+    path: Any, metadata: Mapping[str, Any], description: ModelDescription, tokenizer: Any
 ) -> tuple[Tokenizer | None, str]:
     """Return the tokenizer and the chat template of a file, a folder or a module."""
+    tokens = description.special_tokens
+    own = {"eos_token_id": list(tokens.ends), "bos_token_id": tokens.begin}
     if tokenizer is not None and not isinstance(tokenizer, str | os.PathLike):
-        return module_tokenizer(tokenizer, config)
+        return module_tokenizer(tokenizer, own)
     if is_module(path):
-        return (None if tokenizer is None else tokenizer_of_file(Path(tokenizer), config)), ""
-    folder = Path(path)
-    return _tokenizer(folder, metadata, config, tokenizer), _template(folder, metadata)
-
-
-def _template(folder: Path, metadata: Mapping[str, Any]) -> str:
-    if metadata:
-        return str(metadata.get("tokenizer.chat_template") or "")
-    for name, key in (("chat_template.jinja", ""), ("tokenizer_config.json", "chat_template")):
-        path = folder / name
-        if path.is_file():
-            text = read_bytes(path).decode("utf-8", "replace")
-            if not key:
-                return text
-            try:
-                record: Any = json.loads(text).get(key)
-            except (ValueError, AttributeError, RecursionError) as error:
-                raise FileFormatError(str(path), f"'{error}'", "JSON", "download it again") from error
-            return record if isinstance(record, str) else ""
-    return ""
+        return (None if tokenizer is None else tokenizer_of_file(Path(tokenizer), own)), ""
+    words = _tokenizer(Path(path), metadata, tokens, tokenizer)
+    return words, description.chat_templates.templates.get("default", "")

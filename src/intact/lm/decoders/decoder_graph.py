@@ -70,9 +70,7 @@ class _Decoder:
         self._orders: dict[tuple[str, bytes], str] = {}
         self._composer = Composer(_OPSET)
         self._tables = self._angles(positions, "")
-        self._local_tables = (
-            self._angles(positions, "local.") if self._config.local_rope_base else self._tables
-        )
+        self._local_tables = self._angles(positions, "local.") if self._config.local_rotary else self._tables
 
     def build(self) -> Any:
         composer, config = self._composer, self._config
@@ -98,7 +96,8 @@ class _Decoder:
         return composer.load(is_last=True)
 
     def _angles(self, positions: int, prefix: str) -> list[str]:
-        tables = self._config.angles(positions, local=bool(prefix))
+        rotary = (self._config.local_rotary if prefix else None) or self._config.rotary
+        tables = rotary.angles(positions)
         return [
             self._composer.constant(prefix + name, table)
             for name, table in zip(("cosines", "sines"), tables, strict=True)
@@ -241,15 +240,28 @@ class _Decoder:
     def _mlp(self, layer: int, rows: str) -> str:
         is_gated = self._config.is_gated
         bent = self._product("gate" if is_gated else "up", layer, rows)
-        if self._config.activation == "silu":
-            sigmoid = self._node("Sigmoid", [bent], f"{layer}.sigmoid")
-            inner = self._node("Mul", [bent, sigmoid], f"{layer}.silu")
-        else:
-            inner = f"{layer}.gelu"
-            self._composer.node("Gelu", [bent], [inner], name=inner, approximate="tanh")
+        inner = self._function(layer, bent)
         if is_gated:
             inner = self._node("Mul", [inner, self._product("up", layer, rows)], f"{layer}.inner")
         return self._product("down", layer, inner)
+
+    def _function(self, layer: int, x: str) -> str:
+        """Apply the function of MLPs."""
+        kind = self._config.activation
+        if kind in ("silu", "quick_gelu"):
+            slope = x if kind == "silu" else self._number("Mul", x, 1.702, f"{layer}.slope")
+            sigmoid = self._node("Sigmoid", [slope], f"{layer}.sigmoid")
+            return self._node("Mul", [x, sigmoid], f"{layer}.{kind}")
+        if kind.startswith("gelu"):
+            y = f"{layer}.gelu"
+            self._composer.node(
+                "Gelu", [x], [y], name=y, approximate="tanh" if kind == "gelu_tanh" else "none"
+            )
+            return y
+        if kind == "relu2":
+            bent = self._node("Relu", [x], f"{layer}.relu")
+            return self._node("Mul", [bent, bent], f"{layer}.relu2")
+        return x if kind == "linear" else self._node(kind.capitalize(), [x], f"{layer}.{kind}")
 
     def _head(self, x: str) -> None:
         flat = self._composer.constant("flat", np.array([-1, self._config.hidden]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.formats import GgufWeights, WeightFiles, floats_of, open_weights, take_rows
-from intact.lm.decoders.decoder_config import DecoderConfig, config_from_gguf, config_from_json, wrong_values
 from intact.lm.decoders.module_weights import ModuleWeights, is_module
+from intact.lm.description.decoder_config import DecoderConfig, wrong_values
+from intact.lm.description.read_description import DIVISORS, read_description
 from intact.numerics import BlockWeights
 
 _HUGGING_FACE = {
@@ -46,8 +48,7 @@ _GPT2 = {
 }  # fmt: skip
 _TURNED = ("qkv", "o", "up", "down")
 """Roles whose weights GPT-2's folders hold as [inputs, outputs]."""
-_FACTORS = "rope_freqs.weight"
-_UNREAD = ("rotary_emb.inv_freq", _FACTORS, ".attn.masked_bias")
+_UNREAD = ("rotary_emb.inv_freq", DIVISORS, ".attn.masked_bias")
 _GGUF = {
     "embedding": "token_embd", "norm": "output_norm", "head": "output", "attention_norm": "blk.{}.attn_norm",
     "q": "blk.{}.attn_q", "k": "blk.{}.attn_k", "v": "blk.{}.attn_v", "o": "blk.{}.attn_output",
@@ -63,18 +64,19 @@ class DecoderWeights:
 
     Args:
         source: A GGUF file, a folder of config.json and safetensors files, or a torch module of transformers.
+        accepted: Fields of metadata that the user lets pass where they would be refused.
 
     Attributes:
         path: The file or folder; of a module what errors call it.
+        description: What the files say of the model.
         config: What the model is.
         metadata: What a GGUF file says beside; empty for a folder.
-        json: What config.json says; empty for a GGUF file.
 
     Raises:
         FileFormatError, UnsupportedError, FileAccessError: As `open_weights`, and for other families.
     """
 
-    def __init__(self, source: str | os.PathLike[str] | Any) -> None:
+    def __init__(self, source: str | os.PathLike[str] | Any, accepted: Collection[str] = ()) -> None:
         if is_module(source):
             files = ModuleWeights(source)
             self._files: WeightFiles = files
@@ -83,9 +85,12 @@ class DecoderWeights:
             self._files, self.path = open_weights(source), Path(source)
         names = frozenset(self._files.names)
         self.metadata: dict[str, Any] = {}
-        self.json = self._files.config
+        if isinstance(self._files, GgufWeights):
+            self.metadata = {name: field.value for name, field in self._files.file.metadata.items()}
         with wrong_values(str(self.path)):
-            self.config = self._read_config(names)
+            self.description = read_description(self._files, self.path, accepted)
+        assert self.description.decoder is not None
+        self.config: DecoderConfig = self.description.decoder
         self._names = self._names_of_roles(names)
         self._stored = names
         self._read_names: set[str] = set()
@@ -99,15 +104,6 @@ class DecoderWeights:
             return _HUGGING_FACE | names
         names = _HUGGING_FACE | _HUGGING_FACE_FUSED | (_POST_NORMS if self.config.post_norms else {})
         return names if self.config.is_gated else names | _PLAIN_MLP
-
-    def _read_config(self, names: frozenset[str]) -> DecoderConfig:
-        if not isinstance(self._files, GgufWeights):
-            return config_from_json(self._files.config, str(self.path))
-        self.metadata = {name: field.value for name, field in self._files.file.metadata.items()}
-        factors: tuple[float, ...] = ()
-        if _FACTORS in names:
-            factors = tuple(map(float, np.asarray(floats_of(self._files.read(_FACTORS))).reshape(-1)))
-        return config_from_gguf(self.metadata, names, factors, str(self.path))
 
     def linear(self, role: str, layer: int = 0) -> BlockWeights | NDArray[np.float32]:
         """Return the weight [outputs, inputs] of a linear layer, in the codes of the file where it has any.
@@ -127,8 +123,29 @@ class DecoderWeights:
         return np.asarray(floats_of(self._read(role, layer, part)), np.float32)
 
     def has_bias(self, role: str, layer: int = 0) -> bool:
-        """Return whether a linear layer has a bias."""
-        return self._name_of(role, layer, "bias")[0] in self._stored
+        """Return whether a linear layer has a bias.
+
+        Raises:
+            FileFormatError: There is none although the configuration says so.
+            UnsupportedError: There is one that the configuration rules out, and it is not zero.
+        """
+        name = self._name_of(role, layer, "bias")[0]
+        is_stored, biases = name in self._stored, self.config.biases
+        if biases is None or is_stored == (role in biases):
+            return is_stored
+        if not is_stored:
+            raise FileFormatError(
+                str(self.path),
+                f"no tensor '{name}'",
+                "one, as the configuration says",
+                "download the model again",
+            )
+        if not np.any(self.vector(role, layer, "bias")):  # GPTQ's tools write zeros for layers without a bias
+            return False
+        raise UnsupportedError(
+            str(self.path), f"a tensor '{name}', but the configuration says that there is no bias",
+            "one of both", "correct config.json, for instance its attention_bias",
+        )  # fmt: skip
 
     def check_all_read(self) -> None:
         """Refuse files with tensors that nobody has read: the model computes something else than they say.

@@ -1,0 +1,249 @@
+"""Reads the metadata of GGUF files, as llama.cpp means it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intact.errors import UnsupportedError
+from intact.formats import INTERLEAVED
+from intact.formats.metadata_fields import MetadataFields
+from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig
+from intact.lm.description.families import FAMILIES, DecoderFamily
+from intact.lm.description.rotary_embedding import RotaryEmbedding
+
+_SIZE = 2**24
+_LOCAL_BASE = 10000.0
+
+
+@dataclass(frozen=True)
+class _Architecture:
+    """Says what llama.cpp takes for one value of general.architecture.
+
+    Attributes:
+        family: Whose layers it has.
+        window: By default; None: the key is not read.
+        window_period: Every so many layers one has no window.
+        caps: Of scores and of logits by default; None: these keys are not read.
+        scales: Whether the keys of Granite's factors are read.
+        unrotated_period: Every so many layers one does not rotate.
+        large: Number of layers of the size whose scores are scaled by the width of the residual stream.
+    """
+
+    family: DecoderFamily
+    window: int | None = None
+    window_period: int = 0
+    caps: tuple[float, float] | None = None
+    scales: bool = False
+    unrotated_period: int = 0
+    large: int = 0
+
+
+ARCHITECTURES: Mapping[str, _Architecture] = {
+    **{name: _Architecture(FAMILIES[name]) for name in ("llama", "qwen2", "qwen3", "phi3", "gemma", "gpt2",
+                                                        "starcoder2")},
+    "smollm3": _Architecture(FAMILIES["smollm3"], unrotated_period=4),
+    "granite": _Architecture(FAMILIES["granite"], scales=True),
+    "gemma2": _Architecture(FAMILIES["gemma2"], window=4096, window_period=2, caps=(50.0, 30.0), large=46),
+    "gemma3": _Architecture(FAMILIES["gemma3_text"], window=0, window_period=6, caps=(0.0, 0.0), large=62),
+}  # fmt: skip
+"""By general.architecture. Source: llama.cpp, `load_hparams`, 2026."""
+
+_NAMES = "it names where the file comes from"
+_HARMLESS_PREFIXES = {
+    "general.": _NAMES, "quantize.": "it says how the file was quantized",
+    "imatrix.": "it says how the file was quantized", "split.": "the parts of the file are read together",
+}  # fmt: skip
+_YARN = "YaRN alone reads it"
+_HARMLESS = {
+    "rope.scaling.original_context_length": _YARN, "rope.scaling.finetuned": "no file is computed otherwise",
+    "rope.scaling.yarn_log_multiplier": _YARN, "rope.scaling.yarn_beta_fast": _YARN,
+    "rope.scaling.yarn_beta_slow": _YARN, "rope.scaling.yarn_ext_factor": _YARN,
+    "rope.scaling.yarn_attn_factor": _YARN, "tensor_data_layout": "llama.cpp does not read it",
+}  # fmt: skip
+_OFF = "this says that the model has no such variant"
+_FIXED: Mapping[str, tuple[Any, ...]] = {
+    "expert_count": (0,), "expert_used_count": (0,), "attention.max_alibi_bias": (0.0, 0),
+    "attention.clamp_kqv": (0.0, 0), "attention.causal": (True,), "use_parallel_residual": (),
+    "rope.scaling.attn_factor": (1.0,), "leading_dense_block_count": (0,), "nextn_predict_layers": (0,),
+}  # fmt: skip
+
+
+def config_from_gguf(
+    fields: MetadataFields, names: frozenset[str], divisors: tuple[float, ...]
+) -> DecoderConfig:
+    """Read what the metadata of a GGUF file say of a decoder.
+
+    Args:
+        fields: Keys of the file.
+        names: Of the tensors.
+        divisors: Of the wavelengths, from a tensor of the file; empty: none.
+    Raises:
+        UnsupportedError: Another architecture, or a variant that is not computed.
+        FileFormatError: A key is missing or of another kind, or two contradict each other.
+    """
+    if fields.take("general.type", "model") != "model":
+        raise UnsupportedError(
+            fields.file, f"a file of the type {fields.take('general.type')!r:.40}", "a model",
+            "give the model that it belongs to, with the adapter merged",
+        )  # fmt: skip
+    name = fields.take("general.architecture")
+    if name not in ARCHITECTURES:
+        raise UnsupportedError(
+            fields.file, f"a model of the architecture {name!r:.40}", ", ".join(ARCHITECTURES),
+            "take its Hugging Face folder, export that to ONNX, and quantize and build the file",
+        )  # fmt: skip
+    return _KeyReader(fields, name, ARCHITECTURES[name]).read(names, divisors)
+
+
+class _KeyReader:
+    """Reads the keys of one architecture, which begin with its name."""
+
+    def __init__(self, fields: MetadataFields, name: str, architecture: _Architecture) -> None:
+        self._fields, self._name, self._architecture = fields, name, architecture
+
+    def read(self, names: frozenset[str], divisors: tuple[float, ...]) -> DecoderConfig:
+        about, family = self._architecture, self._architecture.family
+        layers = self._integer("block_count", most=MOST_LAYERS)
+        hidden, heads = self._integer("embedding_length"), self._same("attention.head_count", layers)
+        kv_heads = self._same("attention.head_count_kv", layers, heads)
+        head_size = self._head_size(hidden // max(heads, 1))
+        window, windowed = self._windows(layers)
+        rotary, local = self._rotaries(head_size, divisors, bool(windowed))
+        epsilon = "layer_norm_epsilon" if family.is_layer_norm else "layer_norm_rms_epsilon"
+        embedding = float(np.float32(math.sqrt(hidden))) if family.scales_embedding else 1.0
+        caps = about.caps or (0.0, 0.0)
+        config = DecoderConfig(
+            family=self._name, layers=layers, hidden=hidden, inner=self._same("feed_forward_length", layers),
+            vocabulary=self._vocabulary(), heads=heads, kv_heads=kv_heads, head_size=head_size,
+            context=min(self._integer("context_length", most=2**31 - 1), _SIZE),
+            epsilon=self._number(f"attention.{epsilon}"), rotary=rotary, local_rotary=local,
+            interleaved=self._name in INTERLEAVED, unrotated=self._unrotated(layers),
+            tied="output.weight" not in names, window=window, windowed=windowed, qk_norm=family.qk_norm,
+            norm_offset=0.0, post_norms=family.post_norms, activation=self._activation(),
+            embedding_scale=self._factor("embedding_scale", embedding),
+            residual_scale=self._factor("residual_scale", 1.0),
+            logit_divisor=self._factor("logit_scale", 1.0),
+            attention_scale=self._scale(layers, hidden, heads, head_size),
+            attention_cap=self._number("attn_logit_softcapping", caps[0]) if about.caps else 0.0,
+            logit_cap=self._number("final_logit_softcapping", caps[1]) if about.caps else 0.0,
+            is_layer_norm=family.is_layer_norm, is_gated=family.is_gated,
+            learned_positions=family.learned_positions,
+        )  # fmt: skip
+        self._rest()
+        return config.check(self._fields.file)
+
+    def _rest(self) -> None:
+        """List what changes nothing, and hold the rest to what a plain decoder has."""
+        fields, name = self._fields, self._name
+        if self._architecture.scales:  # llama.cpp takes this key for whether anything rotates
+            fields.require(f"{name}.rope.scaling.finetuned", (True,), _OFF)
+        fields.harmless({f"{name}.{key}": reason for key, reason in _HARMLESS.items()})
+        for key, values in _FIXED.items():
+            fields.require(f"{name}.{key}", values, _OFF)
+        fields.harmless({
+            key: reason for key in fields for prefix, reason in _HARMLESS_PREFIXES.items()
+            if key.startswith(prefix)
+        })  # fmt: skip
+
+    def _key(self, key: str) -> str:
+        return f"{self._name}.{key}"
+
+    def _integer(self, key: str, default: int | None = None, most: int = _SIZE) -> int:
+        return self._fields.integer(self._key(key), default, least=1, most=most)
+
+    def _number(self, key: str, default: float | None = None) -> float:
+        return self._fields.number(self._key(key), default)
+
+    def _same(self, key: str, layers: int, default: int | None = None) -> int:
+        """Return a size that may stand there for each layer, and has to be the same for all."""
+        full = self._key(key)
+        if isinstance(self._fields.take(full), list):
+            sizes = self._fields.items(full, int, layers) or []
+            if len(set(sizes)) != 1 or not 0 < sizes[0] <= _SIZE:
+                self._fields.refuse(full, "one size for all layers")
+            return sizes[0]
+        return self._integer(key, default)
+
+    def _head_size(self, usual: int) -> int:
+        size = self._integer("attention.key_length", max(usual, 1))
+        if (value := self._integer("attention.value_length", size)) != size:
+            self._fields.refuse(self._key("attention.value_length"), f"{size}, as keys have, not {value}")
+        return size
+
+    def _vocabulary(self) -> int:
+        """Return how many tokens there are."""
+        words = self._fields.peek("tokenizer.ggml.tokens")
+        count = len(words) if isinstance(words, list) else None
+        size = self._integer("vocab_size", count)
+        if count is not None and size != count:
+            raise self._fields.contradiction(
+                self._key("vocab_size"), f"tokenizer.ggml.tokens has {count}", "one number of tokens"
+            )
+        return size
+
+    def _activation(self) -> str:
+        return (
+            "gelu_tanh"
+            if self._name.startswith("gemma") or not self._architecture.family.is_gated
+            else "silu"
+        )
+
+    def _factor(self, key: str, otherwise: float) -> float:
+        """Return one of Granite's factors; 0 means 1."""
+        if not self._architecture.scales:
+            return otherwise
+        return self._number(key, 0.0) or otherwise
+
+    def _scale(self, layers: int, hidden: int, heads: int, head_size: int) -> float:
+        """Return the scale of scores."""
+        if self._architecture.scales and (scale := self._number("attention.scale", 0.0)):
+            return scale
+        if layers == self._architecture.large:
+            return 1 / math.sqrt(hidden // heads)
+        return 1 / math.sqrt(head_size)
+
+    def _unrotated(self, layers: int) -> frozenset[int]:
+        period = self._architecture.unrotated_period
+        return frozenset(range(period - 1, layers, period)) if period else frozenset()
+
+    def _windows(self, layers: int) -> tuple[int, frozenset[int]]:
+        """Return the window of attention, 0 for none, and the layers that have it."""
+        key, about = self._key("attention.sliding_window"), self._architecture
+        if about.window is None:
+            longest = self._fields.peek(self._key("context_length"))
+            window = self._fields.peek(key)
+            if isinstance(window, int) and isinstance(longest, int) and window >= longest:
+                self._fields.harmless({key: "it is as long as the context"})
+            self._fields.require(key, (0,), _OFF)
+            return 0, frozenset()
+        window = min(self._fields.integer(key, about.window), _SIZE)
+        period = about.window_period
+        return window, frozenset(layer for layer in range(layers) if window and (layer + 1) % period)
+
+    def _rotaries(
+        self, head_size: int, divisors: tuple[float, ...], has_windows: bool
+    ) -> tuple[RotaryEmbedding, RotaryEmbedding | None]:
+        """Return the rotation, and that of layers with a window where it is another one."""
+        pairs = self._integer("rope.dimension_count", head_size) // 2 or 1
+        base = self._number("rope.freq_base", 10000.0)
+        kind = self._fields.choice(self._key("rope.scaling.type"), ("none", "linear"), "linear")
+        # The older key counts where the newer one is missing.
+        older = self._number("rope.scale_linear", 0.0)
+        factor = self._number("rope.scaling.factor", older) or 1.0
+        factor = 1.0 if kind == "none" else factor
+        if divisors:
+            whole = tuple(divisor * factor for divisor in divisors)
+            rotary = RotaryEmbedding(base, pairs, "factors", divisors=whole)
+        elif factor != 1.0:
+            rotary = RotaryEmbedding(base, pairs, "linear", factor)
+        else:
+            rotary = RotaryEmbedding(base, pairs)
+        if self._name != "gemma3":
+            return rotary, None
+        local = RotaryEmbedding(self._number("rope.freq_base_swa", _LOCAL_BASE), pairs)
+        return rotary, local if has_windows else None

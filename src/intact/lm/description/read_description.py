@@ -1,0 +1,100 @@
+"""Reads everything that decides what a language model computes, from whatever files it has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intact.errors import UnsupportedError
+from intact.formats import GgufWeights, WeightFiles, floats_of
+from intact.lm.description.chat_templates import folder_chat_templates, gguf_chat_templates
+from intact.lm.description.config_json import config_from_json
+from intact.lm.description.gguf_keys import config_from_gguf
+from intact.lm.description.model_description import ModelDescription
+from intact.lm.description.model_files import ModelFiles
+from intact.lm.description.pooling import folder_pooling, gguf_pooling
+from intact.lm.description.special_tokens import folder_special_tokens, gguf_special_tokens
+
+CONFIG = "config.json"
+DIVISORS = "rope_freqs.weight"
+"""Tensor of GGUF files with what the wavelengths of each pair are multiplied by."""
+_KNOWN = "fields that are used, or known to change nothing"
+
+
+def read_description(files: WeightFiles, path: Path, accepted: Collection[str] = ()) -> ModelDescription:
+    """Return what the files of a decoder say of it.
+
+    Args:
+        files: Its weights, with what config.json or the metadata of a GGUF file say.
+        path: The file or folder; of a module what errors call it.
+        accepted: Fields that the user lets pass where they would be refused.
+    Raises:
+        UnsupportedError: A family, variant or field that is not known.
+        FileFormatError: A field is missing, of another kind, or contradicts another one.
+    """
+    if isinstance(files, GgufWeights):
+        return _of_gguf(files, accepted)
+    return _of_folder(files, path if path.is_dir() else path.parent, accepted)
+
+
+def describe_exported(
+    folder: Path, family: str, config: Mapping[str, Any], accepted: Collection[str] = ()
+) -> ModelDescription:
+    """Return what the files beside an ONNX file say of it; its graph says what is computed.
+
+    Args:
+        folder: Where the files lie.
+        family: What its configuration calls it.
+        config: The configuration, as config.json or genai_config.json have it.
+        accepted: As for `read_description`.
+    """
+    sources = ModelFiles(folder, accepted, {CONFIG: config})
+    sources.fields(CONFIG).harmless(dict.fromkeys(
+        (key for key in config if key not in ("bos_token_id", "eos_token_id")), "the graph computes it"
+    ))  # fmt: skip
+    description = ModelDescription(
+        family, None, folder_special_tokens(sources), folder_chat_templates(sources), folder_pooling(sources)
+    )
+    return _finish(description, sources)
+
+
+def _of_folder(files: WeightFiles, folder: Path, accepted: Collection[str]) -> ModelDescription:
+    if (folder / "adapter_config.json").is_file() and not files.config:
+        raise UnsupportedError(
+            str(folder), "an adapter (adapter_config.json) without its model", "a whole model",
+            "merge the adapter into its model, by peft's merge_and_unload, and save that",
+        )  # fmt: skip
+    sources = ModelFiles(folder, accepted, {CONFIG: files.config})
+    config = sources.fields(CONFIG)
+    config.harmless({"quantization_config": "it is read with the tensors"})
+    decoder = config_from_json(config)
+    description = ModelDescription(
+        decoder.family, decoder, folder_special_tokens(sources), folder_chat_templates(sources),
+        folder_pooling(sources),
+    )  # fmt: skip
+    return _finish(description, sources)
+
+
+def _of_gguf(files: GgufWeights, accepted: Collection[str]) -> ModelDescription:
+    metadata: Mapping[str, Any] = {name: field.value for name, field in files.file.metadata.items()}
+    name = Path(files.file.where.removeprefix("file ").strip("'")).name
+    sources = ModelFiles(None, accepted, {name: metadata})
+    fields = sources.fields(name)
+    divisors: tuple[float, ...] = ()
+    if DIVISORS in files.names:
+        divisors = tuple(map(float, np.asarray(floats_of(files.read(DIVISORS))).reshape(-1)))
+    decoder = config_from_gguf(fields, frozenset(files.names), divisors)
+    description = ModelDescription(
+        decoder.family, decoder, gguf_special_tokens(fields), gguf_chat_templates(fields),
+        gguf_pooling(fields, decoder.family),
+    )  # fmt: skip
+    return _finish(description, sources)
+
+
+def _finish(description: ModelDescription, sources: ModelFiles) -> ModelDescription:
+    sources.refuse_rest(_KNOWN)
+    fields = tuple(sources.uses())
+    return ModelDescription(**{**vars(description), "fields": fields})
