@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from intact.engine import Engine
 from intact.errors import QuantValueError
-from intact.lm.chat_template import render_chat
+from intact.lm.chat.chat_prompt import ChatPrompt, chat_prompt
+from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.continuous_batch import ContinuousBatch, SequenceJob
 from intact.lm.description.model_description import ModelDescription
 from intact.lm.generate import CHUNK, TokenChoice, generate_tokens
@@ -32,7 +33,7 @@ class LanguageModel:
         engine: Runs the decoder (`decoder_model`).
         positions: The longest sequence that it takes.
         tokenizer: None: tokens go in and come out.
-        template: Chat template; "" for none.
+        templates: Chat templates; a text is the default one, whose variables are the texts of `tokenizer`.
         settings: What was chosen when it was loaded or quantized.
         description: What its files say of it; None: unknown.
     """
@@ -40,7 +41,7 @@ class LanguageModel:
     engine: Engine
     positions: int
     tokenizer: Tokenizer | None = None
-    template: str = ""
+    templates: ChatTemplates | str = ""
     settings: Mapping[str, str | int] = field(default_factory=dict)
     description: ModelDescription | None = None
 
@@ -233,40 +234,64 @@ class LanguageModel:
             if job.error is not None:
                 raise job.error
 
-    def chat(self, messages: Sequence[Mapping[str, str]], **options: object) -> str:
-        """Return the answer to a conversation.
+    def chat(
+        self, messages: Sequence[Any], *, tools: Sequence[Any] = (),
+        documents: Sequence[Any] | None = None, chat_template_kwargs: Mapping[str, Any] | None = None,
+        **options: object,
+    ) -> str:  # fmt: skip
+        """Return the answer to a conversation, with its reasoning in front (`split_reasoning`).
 
         Args:
-            messages: ``{"role": "user", "content": "..."}``, in order.
+            messages, tools, documents, chat_template_kwargs: As for `chat_prompt`.
             options: As for `generate`.
         Raises:
             QuantValueError: The model has no chat template, or it refuses the messages.
         """
-        return self.generate(self.chat_prompt(messages), **options)  # type: ignore[arg-type]
+        prompt = self.chat_prompt(
+            messages, tools, documents=documents, chat_template_kwargs=chat_template_kwargs
+        )
+        return self.generate(prompt, **options)  # type: ignore[arg-type]
 
     def chat_prompt(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
-    ) -> str:
-        """Return the text that a conversation is for the model.
+        self, messages: Sequence[Any], tools: Sequence[Any] = (), *,
+        documents: Sequence[Any] | None = None, template: str = "",
+        add_generation_prompt: bool | None = None, continue_final_message: bool | str = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> ChatPrompt:  # fmt: skip
+        """Return the text that a conversation is for the model; arguments and errors as for `chat_prompt`.
 
-        Args:
-            messages: In order.
-            tools: Functions that it may call, as OpenAI's protocol has them.
-        Raises:
-            QuantValueError: The model has no chat template, or it refuses the messages, or knows no tools.
+        `generate` and `encode` read special tokens that the text names, and put none in front that the
+        template did not write, as transformers does.
         """
-        if tools and "tools" not in self.template:
-            raise QuantValueError(
-                "tools", "a chat template that does not read them", "one that does",
-                "describe them in a message, or take another model",
-            )  # fmt: skip
-        if not self.template:
-            raise QuantValueError(
-                "model", "no chat template", "one", "build the prompt yourself, and call generate"
+        return chat_prompt(
+            self.chat_templates, messages, tools=tools, documents=documents, template=template,
+            add_generation_prompt=add_generation_prompt, continue_final_message=continue_final_message,
+            chat_template_kwargs=chat_template_kwargs,
+        )  # fmt: skip
+
+    @property
+    def template(self) -> str:
+        """Chat template of conversations without tools; "" for none."""
+        return self.chat_templates.templates.get("default", "")
+
+    @property
+    def chat_templates(self) -> ChatTemplates:
+        """Chat templates with the texts of special tokens."""
+        if isinstance(self.templates, str):
+            ends = self.tokenizer.eos[:1] if self.tokenizer is not None else ()
+            begin = self.tokenizer.bos if self.tokenizer is not None else None
+            tokens = {"bos_token": begin, "eos_token": next(iter(ends), None)}
+            texts = {name: self._special_text(token) for name, token in tokens.items()}
+            return ChatTemplates(
+                {"default": self.templates} if self.templates else {}, texts, adds_begin=True
             )
-        return render_chat(
-            self.template, messages, bos_token="", eos_token="", tools=list(tools) if tools else None
-        )
+        return self.templates
+
+    def _special_text(self, token: int | None) -> str:
+        """Return the text of a special token; "" for none."""
+        if token is None or self.tokenizer is None:
+            return ""
+        return self.tokenizer.decode([token], special=True)
 
     def score(self, text: str | Sequence[int]) -> NDArray[np.float64]:
         """Return the logarithm of the probability of each token but the first, behind those before it."""
@@ -295,7 +320,11 @@ class LanguageModel:
         Raises:
             QuantValueError: There are none.
         """
-        ids = self.require_tokenizer().encode(text) if isinstance(text, str) else [int(t) for t in text]
+        if isinstance(text, str):
+            has_begin = isinstance(text, ChatPrompt) and not text.adds_begin
+            ids = self.require_tokenizer().encode(text, bos=not has_begin)
+        else:
+            ids = [int(token) for token in text]
         if not ids:
             raise QuantValueError("prompt", "no token", "one or more", "begin with the first token of a text")
         return ids

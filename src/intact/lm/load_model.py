@@ -13,8 +13,10 @@ from intact.engine import compile as compile_model
 from intact.engine import load
 from intact.errors import FileFormatError, QuantValueError
 from intact.free_memory import tidying
+from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.compare_models import cut_windows
 from intact.lm.decoders.module_weights import is_module, module_tokenizer
+from intact.lm.description.chat_templates import tokenizer_chat_templates
 from intact.lm.description.model_description import ModelDescription, SpecialTokens
 from intact.lm.language_model import LanguageModel
 from intact.lm.sequence_cache import LONGEST
@@ -99,7 +101,7 @@ def load_model(
         raise QuantValueError("activations", activations, f"{DYNAMIC} with text=", "leave one of them out")
     if not 1 <= count <= 2**24:
         raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
-    words, template = _words_and_template(path, source.metadata, source.description, tokenizer)
+    words, templates = _words_and_templates(path, source.metadata, source.description, tokenizer)
     model = _quantized_decoder(
         RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block,
         bits_of=bits_of or {}, text=text, method=method, budgets=(bits_budget, time_budget), threads=threads,
@@ -119,7 +121,7 @@ def load_model(
         settings["method"] = method
     if rotate:
         settings["rotate"] = "yes"
-    return LanguageModel(engine, count, words, template, settings, source.description)
+    return LanguageModel(engine, count, words, templates, settings, source.description)
 
 
 def _quantized_decoder(
@@ -204,8 +206,8 @@ def _load_exported(
     settings: dict[str, str | int] = {"family": source.family, "weights": weights, "cache": cache}
     if weights != "keep":
         settings["block"] = block
-    template = description.chat_templates.templates.get("default", "")
-    return LanguageModel(engine, source.positions, words, template, settings, description)
+    templates = description.chat_templates
+    return LanguageModel(engine, source.positions, words, templates, settings, description)
 
 
 def _words_for(text: str, words: Tokenizer | None) -> list[int]:
@@ -224,7 +226,7 @@ def save_model(model: LanguageModel, folder: str | os.PathLike[str]) -> None:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     settings = {
-        "version": VERSION, "positions": model.positions, "template": model.template,
+        "version": VERSION, "positions": model.positions, **model.chat_templates.to_json(),
         "bos": model.tokenizer.bos if model.tokenizer is not None else None,
         "eos": list(model.tokenizer.eos) if model.tokenizer is not None else [],
         "settings": dict(model.settings),
@@ -246,22 +248,33 @@ def _load_saved(folder: Path, threads: int | None) -> LanguageModel:
     where = str(folder / SETTINGS)
     try:
         record = json.loads(read_bytes(folder / SETTINGS))
-        version, positions, template = record["version"], record["positions"], record["template"]
+        version, positions = record["version"], record["positions"]
         bos, eos, settings = record["bos"], record["eos"], record["settings"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _settings_error(where, f"'{error}'") from error
     if version != VERSION:
         raise _settings_error(where, f"version {version!r}")
     fits = (
-        type(positions) is int and 0 < positions <= 2**24 and isinstance(template, str)
-        and isinstance(bos, int | None) and isinstance(eos, list) and isinstance(settings, dict)
+        type(positions) is int and 0 < positions <= 2**24 and isinstance(bos, int | None)
+        and isinstance(eos, list) and isinstance(settings, dict)
         and all(isinstance(token, int) for token in eos)
     )  # fmt: skip
     if not fits:
         raise _settings_error(where, "other settings")
     path = folder / TOKENIZER
     tokenizer = Tokenizer(read_bytes(path).decode("utf-8", "replace"), bos, eos) if path.is_file() else None
-    return LanguageModel(load(folder / PLAN, threads=threads), positions, tokenizer, template, settings)
+    templates = _read_templates(record, where)
+    return LanguageModel(load(folder / PLAN, threads=threads), positions, tokenizer, templates, settings)
+
+
+def _read_templates(record: Mapping[str, Any], where: str) -> ChatTemplates | str:
+    """Return the templates of a saved model; earlier versions wrote one, and no variables."""
+    if "template" not in record:
+        return ChatTemplates.from_json(record, where)
+    template = record["template"]
+    if not isinstance(template, str):
+        raise _settings_error(where, "other settings")
+    return template
 
 
 def _settings_error(where: str, got: str) -> FileFormatError:
@@ -284,15 +297,15 @@ def _tokenizer(
     )
 
 
-def _words_and_template(
+def _words_and_templates(
     path: Any, metadata: Mapping[str, Any], description: ModelDescription, tokenizer: Any
-) -> tuple[Tokenizer | None, str]:
-    """Return the tokenizer and the chat template of a file, a folder or a module."""
+) -> tuple[Tokenizer | None, ChatTemplates]:
+    """Return the tokenizer and the chat templates of a file, a folder or a module."""
     tokens = description.special_tokens
     own = {"eos_token_id": list(tokens.ends), "bos_token_id": tokens.begin}
     if tokenizer is not None and not isinstance(tokenizer, str | os.PathLike):
-        return module_tokenizer(tokenizer, own)
+        return module_tokenizer(tokenizer, own), tokenizer_chat_templates(tokenizer)
     if is_module(path):
-        return (None if tokenizer is None else tokenizer_of_file(Path(tokenizer), own)), ""
-    words = _tokenizer(Path(path), metadata, tokens, tokenizer)
-    return words, description.chat_templates.templates.get("default", "")
+        words = None if tokenizer is None else tokenizer_of_file(Path(tokenizer), own)
+        return words, ChatTemplates()
+    return _tokenizer(Path(path), metadata, tokens, tokenizer), description.chat_templates

@@ -69,8 +69,8 @@ class ModuleWeights:
         return np.asarray(tensor.detach().float().cpu().numpy())
 
 
-def module_tokenizer(tokenizer: Any, config: Mapping[str, Any]) -> tuple[Tokenizer, str]:
-    """Return the tokenizer and the chat template of a tokenizer of transformers.
+def module_tokenizer(tokenizer: Any, config: Mapping[str, Any]) -> Tokenizer:
+    """Return the tokenizer that a tokenizer of transformers is built on.
 
     Args:
         tokenizer: A fast one.
@@ -89,9 +89,7 @@ def module_tokenizer(tokenizer: Any, config: Mapping[str, Any]) -> tuple[Tokeniz
     flat = [end for part in ends for end in (part if isinstance(part, list) else [part])]
     eos = sorted({end for end in flat if isinstance(end, int)})
     begin = getattr(tokenizer, "bos_token_id", None)
-    template = getattr(tokenizer, "chat_template", None)
-    words = tokenizer_of_text(to_str(), {"eos_token_id": eos, "bos_token_id": begin})
-    return words, template if isinstance(template, str) else ""
+    return tokenizer_of_text(to_str(), {"eos_token_id": eos, "bos_token_id": begin})
 
 
 def _with_tokens(config: dict[str, Any], generation: Any) -> dict[str, Any]:

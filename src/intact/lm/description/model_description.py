@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from intact.formats.metadata_fields import FieldUse
+from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.description.decoder_config import DecoderConfig
 
 
@@ -22,19 +22,6 @@ class SpecialTokens:
     begin: int | None = None
     ends: tuple[int, ...] = ()
     appended: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class ChatTemplates:
-    """Templates that make prompts of conversations.
-
-    Attributes:
-        templates: In Jinja, by name: "default", "tool_use" where there are tools, and others.
-        variables: Texts of special tokens that templates read: "bos_token", "eos_token" and others.
-    """
-
-    templates: Mapping[str, str] = field(default_factory=dict)
-    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

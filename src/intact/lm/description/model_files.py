@@ -50,6 +50,16 @@ class ModelFiles:
         RECORD_BYTES.check(len(data), f"file '{path}'")
         return data.decode("utf-8", "replace")
 
+    def names(self, folder: str, pattern: str) -> list[str]:
+        """Return the names of the files of a folder inside of this one that match a pattern."""
+        return (
+            [] if self.folder is None else sorted(path.name for path in (self.folder / folder).glob(pattern))
+        )
+
+    def peek_object(self, name: str) -> Mapping[str, Any]:
+        """Return the contents of a JSON file whose fields nobody accounts for; errors as of `fields`."""
+        return self._read_object(name)
+
     def refuse_rest(self, want: str) -> None:
         """Refuse fields that nobody took, in any file.
 

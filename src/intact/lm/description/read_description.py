@@ -56,8 +56,9 @@ def describe_exported(
         (key for key in config if key not in ("bos_token_id", "eos_token_id")), "the graph computes it"
     ))  # fmt: skip
     description = ModelDescription(
-        family, None, folder_special_tokens(sources), folder_chat_templates(sources), folder_pooling(sources)
-    )
+        family, None, folder_special_tokens(sources), folder_chat_templates(sources, family),
+        folder_pooling(sources),
+    )  # fmt: skip
     return _finish(description, sources)
 
 
@@ -72,8 +73,8 @@ def _of_folder(files: WeightFiles, folder: Path, accepted: Collection[str]) -> M
     config.harmless({"quantization_config": "it is read with the tensors"})
     decoder = config_from_json(config)
     description = ModelDescription(
-        decoder.family, decoder, folder_special_tokens(sources), folder_chat_templates(sources),
-        folder_pooling(sources),
+        decoder.family, decoder, folder_special_tokens(sources),
+        folder_chat_templates(sources, str(config.peek("model_type"))), folder_pooling(sources),
     )  # fmt: skip
     return _finish(description, sources)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.lm.chat.reasoning import ReasoningStream
 from intact.lm.generate import TokenChoice
 from intact.lm.language_model import log_probabilities
 from intact.lm.sequence_jobs import EmbeddingJob, TextJob
@@ -32,6 +33,7 @@ class AnswerPart:
     Attributes:
         index: Number of the answer.
         text: What it goes on with.
+        reasoning: What the reasoning in front of it goes on with.
         probabilities: Of the tokens since the last part, where they are wanted.
         calls: Of tools, complete ones.
         end: Why it ended; "" before.
@@ -46,6 +48,7 @@ class AnswerPart:
     error: Exception | None = None
     is_last: bool = False
     calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
 
 
 Post = Callable[[AnswerPart], None]
@@ -60,35 +63,46 @@ class AnswerJob(TextJob):
         logprobs: The most likely tokens that are named beside each; None: no probabilities.
         post: Takes the parts, on the thread of the engine.
         calls: Finds calls of tools in the text; None: all is text.
+        reasoning: Splits reasoning from the text; None: all is text.
     """
 
     def __init__(
         self, prompt: Sequence[int], choice: TokenChoice, tokenizer: Tokenizer, stop: Sequence[str], *,
         index: int, logprobs: int | None, post: Post, calls: ToolCallStream | None = None,
+        reasoning: ReasoningStream | None = None,
     ) -> None:  # fmt: skip
         super().__init__(prompt, choice, tokenizer, stop)
         self._tokenizer, self._index, self._logprobs, self._post = tokenizer, index, logprobs, post
-        self._calls = calls
+        self._calls, self._reasoning = calls, reasoning
 
     def emit(self, piece: str, token: int | None, logits: NDArray[np.float32]) -> None:
         """Post a part."""
         probabilities: tuple[TokenProbability, ...] = ()
         if self._logprobs is not None and token is not None:
             probabilities = (self._probability(token, logits, self._logprobs),)
-        calls: tuple[ToolCall, ...] = ()
+        reasoning, calls = "", tuple[ToolCall, ...]()
+        if self._reasoning is not None:
+            reasoning, piece = self._reasoning.push(piece)
         if self._calls is not None:
             piece, calls = self._calls.push(piece)
-        if piece or probabilities or calls:
-            self._post(AnswerPart(self._index, piece, probabilities, calls=calls))
+        if piece or reasoning or probabilities or calls:
+            self._post(AnswerPart(self._index, piece, probabilities, calls=calls, reasoning=reasoning))
 
     def on_close(self) -> None:
         """Post the end."""
         error = self.error if self.error is not None or self.end else StoppedError()
-        text, end, calls = "", self.end, tuple[ToolCall, ...]()
+        text, reasoning, end, calls = "", "", self.end, tuple[ToolCall, ...]()
+        if self._reasoning is not None and error is None:
+            reasoning, text = self._reasoning.finish()
         if self._calls is not None and error is None:  # no call of an answer that failed
-            text, calls = self._calls.finish()
+            certain, calls = self._calls.push(text)
+            rest, more = self._calls.finish()
+            text, calls = certain + rest, calls + more
             end = "tool_calls" if self._calls.count and end == "stop" else end
-        self._post(AnswerPart(self._index, text, end=end, error=error, is_last=True, calls=calls))
+        part = AnswerPart(
+            self._index, text, end=end, error=error, is_last=True, calls=calls, reasoning=reasoning
+        )
+        self._post(part)
 
     def _probability(self, token: int, logits: NDArray[np.float32], count: int) -> TokenProbability:
         logarithms = log_probabilities(logits)

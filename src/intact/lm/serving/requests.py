@@ -8,10 +8,11 @@ from typing import Any
 
 from intact.errors import QuantValueError
 from intact.lm.sampling import Sampling
+from intact.lm.serving.chat_requests import ChatOptions, parse_chat_options, parse_messages
 from intact.lm.serving.protocol_error import Fields, ProtocolError
 from intact.lm.serving.server_limits import ServerLimits
 from intact.lm.serving.strict_json import parse_strict
-from intact.lm.serving.tool_requests import parse_messages, parse_tools
+from intact.lm.serving.tool_requests import parse_tools
 
 Prompt = str | list[int]
 _MOST_BIASES = 1024
@@ -34,6 +35,7 @@ class TextRequest:
         logprobs: The most likely tokens that are named beside each; None: no probabilities at all.
         json_schema: What the answer follows; None: nothing.
         tools: What the model may call.
+        chat: How the template makes a prompt of the messages.
     """
 
     model: str
@@ -48,6 +50,7 @@ class TextRequest:
     logprobs: int | None
     json_schema: dict[str, Any] | None = None
     tools: list[dict[str, Any]] = field(default_factory=list)
+    chat: ChatOptions = field(default_factory=ChatOptions)
 
 
 @dataclass(frozen=True)
@@ -95,11 +98,12 @@ def parse_chat(record: Any, limits: ServerLimits) -> TextRequest:
         functions=([],), function_call=("none", "auto"), modalities=(["text"],), audio=(), prediction=(),
         web_search_options=(),
     )  # fmt: skip
-    fields.skip("parallel_tool_calls", "reasoning_effort", "verbosity")
+    fields.skip("parallel_tool_calls", "verbosity")
+    chat = parse_chat_options(fields)
     request = _text_request(fields, [], messages, most, top if has_logprobs else None, limits)
     if schema is not None and request.json_schema is not None:
         raise fields.error("response_format", "cannot stand beside a tool_choice that wants a call")
-    return replace(request, tools=tools, json_schema=schema or request.json_schema)
+    return replace(request, tools=tools, json_schema=schema or request.json_schema, chat=chat)
 
 
 def parse_embedding(record: Any, limits: ServerLimits) -> EmbeddingRequest:

@@ -45,7 +45,10 @@ class AnswerFormat:
             "finish_reason": piece.end or None,
         }  # fmt: skip
         if self.is_chat:
-            choice["delta"] = {"content": piece.text} if piece.text or not piece.is_last else {}
+            has_text = piece.text or not (piece.is_last or piece.reasoning)
+            choice["delta"] = {"content": piece.text} if has_text else {}
+            if piece.reasoning:
+                choice["delta"] |= {"reasoning_content": piece.reasoning}
             if piece.calls:
                 calls = [{"index": call.index} | _call_record(call) for call in piece.calls]
                 choice["delta"] = choice["delta"] | {"tool_calls": calls}
@@ -77,6 +80,8 @@ class AnswerFormat:
         }  # fmt: skip
         if self.is_chat:
             choice["message"] = {"role": "assistant", "content": text, "refusal": None}
+            if reasoning := "".join(part.reasoning for part in parts):
+                choice["message"] |= {"reasoning_content": reasoning}
             if calls := [_call_record(call) for part in parts for call in part.calls]:
                 choice["message"] |= {"content": text or None, "tool_calls": calls}
         else:

@@ -17,6 +17,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from intact.errors import IntactError
+from intact.lm.chat.chat_prompt import ChatPrompt
+from intact.lm.chat.reasoning import ReasoningStream
 from intact.lm.language_model import LanguageModel
 from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart, Post, VectorJob
 from intact.lm.serving.engine_thread import EngineThread, QueueFullError, StoppedError
@@ -212,7 +214,9 @@ class ServerApp:
 
     def _answer_jobs(self, wanted: TextRequest, post: Post) -> list[AnswerJob]:
         model, tokenizer = self._model, self._model.require_tokenizer()
-        prompts = wanted.prompts or [model.chat_prompt(wanted.messages, wanted.tools)]
+        prompts: Sequence[str | list[int]] = wanted.prompts or [
+            model.chat_prompt(wanted.messages, wanted.tools, **vars(wanted.chat))
+        ]
         grammar = None if wanted.json_schema is None else model.grammar(json_schema=wanted.json_schema)
         names = [tool["function"]["name"] for tool in wanted.tools]
         jobs = []
@@ -224,9 +228,12 @@ class ServerApp:
                 choice = model.token_choice(ids, most, wanted.sampling, grammar, answer)
                 index = number * wanted.answers + answer
                 calls = ToolCallStream(names) if names else None
+                reasoning = None
+                if isinstance(prompt, ChatPrompt) and grammar is None:
+                    reasoning = ReasoningStream(prompt.open_mark, prompt.template)
                 job = AnswerJob(
                     ids, choice, tokenizer, wanted.stop, index=index, logprobs=wanted.logprobs, post=post,
-                    calls=calls,
+                    calls=calls, reasoning=reasoning,
                 )  # fmt: skip
                 jobs.append(job)
         return jobs

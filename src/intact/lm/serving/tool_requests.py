@@ -1,8 +1,7 @@
-"""Tools and messages of a request to /v1/chat/completions."""
+"""Tools of a request to /v1/chat/completions."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -45,29 +44,6 @@ def parse_tools(fields: Fields, limits: ServerLimits) -> tuple[list[dict[str, An
     raise fields.error("tool_choice", "must be 'none', 'auto', 'required', or name one of the tools")
 
 
-def parse_messages(fields: Fields) -> list[dict[str, Any]]:
-    """Read `messages`, of all roles."""
-    value = fields.take("messages")
-    if not isinstance(value, list) or not value:
-        raise fields.error("messages", "must be a list of one message or more")
-    messages = []
-    for number, record in enumerate(value):
-        message = Fields(record, f"messages[{number}].")
-        role = message.text("role")
-        entry: dict[str, Any] = {"role": role, "content": _content(message)}
-        if calls := _calls(message):
-            entry["tool_calls"] = calls
-        if call_id := message.text("tool_call_id", ""):
-            entry["tool_call_id"] = call_id
-        if name := message.text("name", ""):
-            entry["name"] = name
-        messages.append(entry)
-        message.skip("refusal", "annotations", "audio")
-        message.refuse(function_call=())
-        message.finish()
-    return messages
-
-
 def _tool(record: Any, where: str) -> dict[str, Any]:
     tool = Fields(record, where)
     if tool.text("type") != "function":
@@ -83,37 +59,3 @@ def _tool(record: Any, where: str) -> dict[str, Any]:
     function.finish()
     tool.finish()
     return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
-
-
-def _calls(message: Fields) -> list[dict[str, Any]]:
-    """Return earlier calls, whose arguments templates want as objects."""
-    value = message.take("tool_calls", [])
-    if not isinstance(value, list):
-        raise message.error("tool_calls", "must be a list")
-    calls = []
-    for record in value:
-        call = Fields(record, "tool_calls.")
-        function = Fields(call.take("function"), "tool_calls.function.")
-        text = function.text("arguments")
-        try:
-            arguments = json.loads(text or "{}")
-        except (ValueError, RecursionError) as error:
-            raise function.error("arguments", "must be JSON") from error
-        calls.append({
-            "id": call.text("id", ""), "type": "function",
-            "function": {"name": function.text("name"), "arguments": arguments},
-        })  # fmt: skip
-    return calls
-
-
-def _content(message: Fields) -> str:
-    value = message.take("content", "")
-    if not isinstance(value, list):
-        return message.check_text("content", value)
-    texts = []
-    for part in value:
-        fields = Fields(part, "content.")
-        if fields.text("type") != "text":
-            raise fields.error("type", "must be 'text'", "unsupported_parameter")
-        texts.append(fields.text("text"))
-    return "".join(texts)

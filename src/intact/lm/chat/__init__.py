@@ -1,0 +1,1 @@
+"""Conversations as prompts: chat templates, messages, and the reasoning inside answers."""

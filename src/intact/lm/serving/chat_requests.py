@@ -1,0 +1,130 @@
+"""Messages of a request to /v1/chat/completions, and how the chat template makes a prompt of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from intact.errors import QuantValueError
+from intact.lm.chat.conversation import parse_arguments
+from intact.lm.chat_template import REASONING_FIELDS
+from intact.lm.serving.protocol_error import Fields
+
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_MOST_DOCUMENTS = 256
+
+
+@dataclass(frozen=True)
+class ChatOptions:
+    """Says how the template makes a prompt of the messages, as arguments of `LanguageModel.chat_prompt`."""
+
+    documents: list[dict[str, Any]] | None = None
+    template: str = ""
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | str = False
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+def parse_chat_options(fields: Fields) -> ChatOptions:
+    """Read `chat_template`, `chat_template_kwargs` and what belongs to them.
+
+    Other servers accept whole templates in `chat_template`; here it is the name of one of the model's.
+    """
+    documents = fields.take("documents", None)
+    if documents is not None:
+        if not isinstance(documents, list) or not all(isinstance(record, dict) for record in documents):
+            raise fields.error("documents", "must be a list of objects")
+        if len(documents) > _MOST_DOCUMENTS:
+            raise fields.error("documents", f"must have at most {_MOST_DOCUMENTS} documents")
+    variables = fields.take("chat_template_kwargs", {})
+    if not isinstance(variables, dict):
+        raise fields.error("chat_template_kwargs", "must be an object")
+    effort = fields.take("reasoning_effort", None)
+    if effort is not None:
+        if effort not in _EFFORTS:
+            raise fields.error("reasoning_effort", f"must be one of {', '.join(_EFFORTS)}")
+        if variables.get("reasoning_effort", effort) != effort:
+            raise fields.error("reasoning_effort", "is another one in chat_template_kwargs")
+        variables = {**variables, "reasoning_effort": effort}
+    begins = fields.take("add_generation_prompt", None)
+    if not isinstance(begins, bool | None):
+        raise fields.error("add_generation_prompt", "must be true or false")
+    goes_on = fields.take("continue_final_message", False)
+    if not isinstance(goes_on, bool | str):
+        raise fields.error("continue_final_message", "must be true, false or the name of a field")
+    if goes_on and begins:
+        raise fields.error("add_generation_prompt", "must be false beside continue_final_message")
+    return ChatOptions(documents, fields.text("chat_template", ""), begins, goes_on, variables)
+
+
+def parse_messages(fields: Fields) -> list[dict[str, Any]]:
+    """Read `messages`, of all roles; `prepare_messages` gives them the forms that the template shows."""
+    value = fields.take("messages")
+    if not isinstance(value, list) or not value:
+        raise fields.error("messages", "must be a list of one message or more")
+    return [_message(record, f"messages[{number}].") for number, record in enumerate(value)]
+
+
+def _message(record: Any, where: str) -> dict[str, Any]:
+    message = Fields(record, where)
+    entry: dict[str, Any] = {"role": message.text("role")}
+    if (content := message.take("content", None)) is not None:
+        entry["content"] = _content(message, content, where)
+    for name in REASONING_FIELDS:
+        if (reasoning := message.take(name, None)) is not None:
+            entry[name] = message.check_text(name, reasoning)
+    if len({entry[name] for name in REASONING_FIELDS if name in entry}) > 1:
+        raise message.error(REASONING_FIELDS[0], "differs from the same field under another name")
+    if calls := _calls(message, where):
+        entry["tool_calls"] = calls
+    for name in ("tool_call_id", "name"):
+        if text := message.text(name, ""):
+            entry[name] = text
+    message.refuse(function_call=(), refusal=("",), audio=(), annotations=([],))
+    message.finish()
+    if len(entry) == 1:
+        raise message.error("content", "is missing", "missing_required_parameter")
+    return entry
+
+
+def _calls(message: Fields, where: str) -> list[dict[str, Any]]:
+    """Return earlier calls; their arguments stay the text that came."""
+    value = message.take("tool_calls", [])
+    if not isinstance(value, list):
+        raise message.error("tool_calls", "must be a list")
+    calls = []
+    for number, record in enumerate(value):
+        call = Fields(record, f"{where}tool_calls[{number}].")
+        if call.text("type", "function") != "function":
+            raise call.error("type", "must be 'function'", "unsupported_parameter")
+        place = f"{where}tool_calls[{number}].function."
+        function = Fields(call.take("function"), place)
+        name, arguments = function.text("name"), function.take("arguments", "{}")
+        if isinstance(arguments, str):
+            try:
+                parse_arguments(function.check_text("arguments", arguments), place)
+            except QuantValueError as error:
+                raise function.error("arguments", "must be JSON of an object") from error
+        elif not isinstance(arguments, dict):
+            raise function.error("arguments", "must be JSON of an object")
+        entry = {"type": "function", "function": {"name": name, "arguments": arguments}}
+        calls.append(({"id": call_id} if (call_id := call.text("id", "")) else {}) | entry)
+        call.skip("index")
+        for rest in (function, call):
+            rest.finish()
+    return calls
+
+
+def _content(message: Fields, value: Any, where: str) -> str | list[dict[str, str]]:
+    """Return a text, or parts of text."""
+    if not isinstance(value, list):
+        return message.check_text("content", value)
+    parts = []
+    for number, part in enumerate(value):
+        place = f"{where}content[{number}]."
+        fields = Fields({"type": "text", "text": part} if isinstance(part, str) else part, place)
+        if fields.text("type") not in ("text", "input_text", "output_text"):
+            raise fields.error("type", "must be 'text'", "unsupported_parameter")
+        parts.append({"type": "text", "text": fields.text("text")})
+        fields.finish()
+    return parts
