@@ -162,7 +162,7 @@ class MetadataFields:
             if key in self._values:
                 self._note(key, reason)
             return
-        self.refuse(key, " or ".join(_short(each) for each in values))
+        self.refuse(key, " or ".join(_short(each) for each in values if each is not None) or "no value")
 
     def harmless(self, reasons: Mapping[str, str]) -> None:
         """List fields that change nothing, with the reason."""

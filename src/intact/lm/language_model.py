@@ -14,7 +14,7 @@ from intact.errors import QuantValueError
 from intact.lm.chat.chat_prompt import ChatPrompt, chat_prompt
 from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.continuous_batch import ContinuousBatch, SequenceJob
-from intact.lm.description.model_description import ModelDescription
+from intact.lm.description.model_description import ModelDescription, Pooling
 from intact.lm.generate import CHUNK, TokenChoice, generate_tokens
 from intact.lm.sampling import Sampler, Sampling
 from intact.lm.sequence_cache import SequenceCache, Tokens
@@ -149,22 +149,45 @@ class LanguageModel:
         self._run_jobs(jobs, batch)
         return ["".join(job.pieces) for job in jobs]
 
+    @property
+    def pooling(self) -> Pooling:
+        """How its files say that the hidden states of a text become its vector."""
+        return Pooling() if self.description is None else self.description.pooling
+
     def embed(
-        self, texts: Sequence[str | Sequence[int]], *, pooling: str = "mean", chunk: int = CHUNK
-    ) -> NDArray[np.float32]:
-        """Return a vector of length 1 for each text, [texts, hidden].
+        self, texts: Sequence[str | Sequence[int]], *, pooling: str | None = None, prompt: str | None = None,
+        chunk: int = CHUNK,
+    ) -> NDArray[np.float32]:  # fmt: skip
+        """Return a vector for each text, float32 [texts, hidden].
 
         Args:
             texts: Texts, or tokens.
-            pooling: Of the hidden states that the head reads: "mean" of all tokens, or "last".
+            pooling: Of the hidden states that the head reads, one of `POOLINGS`; vectors have the length 1
+                then. None: as the model's files say it, or else the mean.
+            prompt: Name of a text of the model's files that is put in front, such as "query"; None: the one
+                that they take by default, if any.
             chunk: Tokens that run together: no bit depends on it.
         Raises:
             QuantValueError: A text is empty or too long, or the model was saved before models had states.
         """
-        jobs = [EmbeddingJob(self.check_length(self.encode(text), 0), pooling) for text in texts]
+        how = self.pooling if pooling is None else Pooling(pooling)
+        jobs = [EmbeddingJob(self.embedding_tokens(text, prompt), how) for text in texts]
         self._run_jobs(jobs, 1, chunk)
         vectors = [job.vector for job in jobs if job.vector is not None]
         return np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
+
+    def embedding_tokens(self, text: str | Sequence[int], prompt: str | None = None) -> Sequence[int]:
+        """Return the tokens of a text that is embedded; arguments and errors as for `embed`."""
+        known, name = self.pooling.prompts, self.pooling.default_prompt if prompt is None else prompt
+        if name and name not in known:
+            raise QuantValueError("prompt", f"'{name}'", ", ".join(known) or "none", "leave it out")
+        ids = self.encode(known[name] + text if name and isinstance(text, str) else text)
+        longest = self.pooling.longest
+        if longest and len(ids) > longest:
+            raise QuantValueError(
+                "text", f"{len(ids)} tokens", f"at most {longest}, as the model's files say", "cut the text"
+            )
+        return self.check_length(ids, 0)
 
     def grammar(
         self, grammar: str | None = None, *, json_schema: Mapping[str, object] | str | None = None

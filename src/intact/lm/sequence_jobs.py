@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.lm.continuous_batch import SequenceJob
+from intact.lm.description.model_description import POOLINGS, Pooling
 from intact.lm.generate import TokenChoice
 from intact.lm.text_stream import TextStream
 from intact.lm.tokenizer import Tokenizer
-
-POOLINGS = ("mean", "last")
 
 
 class TextJob(SequenceJob):
@@ -63,11 +62,11 @@ class TextJob(SequenceJob):
 
 
 class EmbeddingJob(SequenceJob):
-    """Pools the hidden states of a text into a vector of length 1.
+    """Pools the hidden states of a text into a vector.
 
     Args:
         prompt: Tokens.
-        pooling: "mean" or "last".
+        pooling: How.
 
     Attributes:
         vector: float32 [hidden]; None before the end.
@@ -75,21 +74,37 @@ class EmbeddingJob(SequenceJob):
 
     wants_states = True
 
-    def __init__(self, prompt: Sequence[int], pooling: str = "mean") -> None:
+    def __init__(self, prompt: Sequence[int], pooling: Pooling | None = None) -> None:
         super().__init__(prompt)
-        if pooling not in POOLINGS:
-            raise QuantValueError("pooling", repr(pooling), " or ".join(POOLINGS), "choose one of them")
-        self._pooling, self._sum, self._count = pooling, np.zeros(1), 0
+        self._pooling = pooling or Pooling()
+        if self._pooling.kind not in POOLINGS:
+            raise QuantValueError(
+                "pooling", repr(self._pooling.kind), " or ".join(POOLINGS), "choose one of them"
+            )
+        self._sum, self._count, self._weight = np.zeros(1), 0, 0.0
         self.vector: NDArray[np.float32] | None = None
 
     def read_states(self, states: NDArray[np.float32]) -> None:
         """Add states in the order of their tokens, in float64: chunks of the prompt change no bit."""
-        self._count += len(states)
-        if self._pooling == "last":
-            self._sum = states[-1].astype(np.float64)
-        else:
-            for row in states:
-                self._sum = self._sum + row
+        for row in states:
+            self._count += 1
+            self._add(row.astype(np.float64))
         if self._count == len(self.prompt):
-            length = np.sqrt(np.dot(self._sum, self._sum))
-            self.vector = (self._sum / max(length, 1e-300)).astype(np.float32)
+            self.vector = self._finish().astype(np.float32)
+
+    def _add(self, row: NDArray[np.float64]) -> None:
+        kind = self._pooling.kind
+        if kind == "last" or (kind in ("cls", "max") and self._count == 1):
+            self._sum = row
+        elif kind == "max":
+            self._sum = np.maximum(self._sum, row)
+        elif kind != "cls":
+            weight = float(self._count) if kind == "weighted_mean" else 1.0
+            self._sum, self._weight = self._sum + weight * row, self._weight + weight
+
+    def _finish(self) -> NDArray[np.float64]:
+        if self._pooling.is_normalized:
+            return self._sum / max(np.sqrt(np.dot(self._sum, self._sum)), 1e-300)
+        if self._pooling.kind == "mean_sqrt_length":
+            return self._sum / np.sqrt(self._weight)
+        return self._sum / self._weight if self._weight else self._sum

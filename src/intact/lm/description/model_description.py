@@ -24,19 +24,30 @@ class SpecialTokens:
     appended: tuple[int, ...] = ()
 
 
+POOLINGS = ("mean", "last", "cls", "max", "weighted_mean", "mean_sqrt_length")
+"""Of hidden states: their mean, the last or the first, the largest of each channel, the mean with weights
+1, 2, ... and the sum over the root of their number."""
+
+
 @dataclass(frozen=True)
 class Pooling:
     """Says how the hidden states of a text become its vector.
 
     Attributes:
-        kind: "mean" of all tokens, "last" or "cls", the first.
+        kind: One of `POOLINGS`.
         is_normalized: Whether vectors have the length 1.
-        source: The file and field that say so; "" where no file does.
+        source: The file that says so; "" where no file does.
+        longest: Tokens of a text at most; 0: as many as the model takes.
+        prompts: Texts that stand in front of what is embedded, by name.
+        default_prompt: Name of the one that is taken where no other is asked for; "" for none.
     """
 
     kind: str = "mean"
     is_normalized: bool = True
     source: str = ""
+    longest: int = 0
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str = ""
 
 
 @dataclass(frozen=True)

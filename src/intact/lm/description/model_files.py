@@ -41,6 +41,22 @@ class ModelFiles:
             self._fields[name] = MetadataFields(self._read_object(name), name, self._accepted)
         return self._fields[name]
 
+    def records(self, name: str) -> list[MetadataFields]:
+        """Return the objects of a JSON file that is a list of them; none where there is no such file.
+
+        Raises:
+            FileFormatError: It is something else.
+        """
+        value = self._read_json(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(record, dict) for record in value):
+            raise FileFormatError(name, f"a {type(value).__name__}", "a list of objects", "download it again")
+        for number, record in enumerate(value):
+            label = f"{name}[{number}]"
+            self._fields.setdefault(label, MetadataFields(record, label, self._accepted))
+        return [self._fields[f"{name}[{number}]"] for number in range(len(value))]
+
     def text(self, name: str) -> str | None:
         """Return the contents of a text file; None where there is none."""
         path = None if self.folder is None else self.folder / name
@@ -75,13 +91,19 @@ class ModelFiles:
             yield from fields.uses()
 
     def _read_object(self, name: str) -> Mapping[str, Any]:
-        text = self.text(name)
-        if text is None:
+        record = self._read_json(name)
+        if record is None:
             return {}
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise FileFormatError(name, f"'{error}'"[:200], "JSON", "download it again") from error
         if not isinstance(record, dict):
             raise FileFormatError(name, f"a {type(record).__name__}", "an object", "download it again")
         return record
+
+    def _read_json(self, name: str) -> Any:
+        """Return the value of a JSON file; None where there is none."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FileFormatError(name, f"'{error}'"[:200], "JSON", "download it again") from error

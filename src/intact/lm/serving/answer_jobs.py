@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.lm.chat.reasoning import ReasoningStream
+from intact.lm.description.model_description import Pooling
 from intact.lm.generate import TokenChoice
 from intact.lm.language_model import log_probabilities
 from intact.lm.sequence_jobs import EmbeddingJob, TextJob
@@ -117,8 +118,8 @@ class AnswerJob(TextJob):
 class VectorJob(EmbeddingJob):
     """Makes the vector of one text and posts that it is there."""
 
-    def __init__(self, prompt: Sequence[int], index: int, post: Post) -> None:
-        super().__init__(prompt)
+    def __init__(self, prompt: Sequence[int], index: int, post: Post, pooling: Pooling) -> None:
+        super().__init__(prompt, pooling)
         self._index, self._post = index, post
 
     def on_close(self) -> None:

@@ -242,7 +242,8 @@ class ServerApp:
         prompts = [self._tokens(text) for text in wanted.texts]
         for ids in prompts:
             self._model.check_length(ids, 0)
-        return [VectorJob(ids, index, post) for index, ids in enumerate(prompts)]
+        how = self._model.pooling
+        return [VectorJob(ids, index, post, how) for index, ids in enumerate(prompts)]
 
     def _tokens(self, prompt: str | list[int]) -> list[int]:
         ids = self._model.encode(prompt)
