@@ -5,6 +5,8 @@ print(model.generate("The capital of France is"))
 intact.lm.save(model, "folder")                       # opens in milliseconds
 """
 
+from intact.lm.chat.chat_prompt import split_reasoning
+from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.compare_layers import LayerLoss, layer_losses
 from intact.lm.compare_models import ModelComparison, compare_models, first_flips, perplexity, token_windows
 from intact.lm.language_model import LanguageModel
@@ -17,7 +19,7 @@ from intact.lm.token_grammar import TokenGrammar
 from intact.lm.tokenizer import Tokenizer
 
 __all__ = [
-    "LanguageModel", "LayerLoss", "ModelComparison", "Sampling", "SequenceCache", "TokenGrammar", "Tokenizer",
-    "compare_models", "first_flips", "layer_losses", "load", "perplexity", "save", "token_windows",
-    "weight_bits", "weight_bytes",
+    "ChatTemplates", "LanguageModel", "LayerLoss", "ModelComparison", "Sampling", "SequenceCache",
+    "TokenGrammar", "Tokenizer", "compare_models", "first_flips", "layer_losses", "load", "perplexity",
+    "save", "split_reasoning", "token_windows", "weight_bits", "weight_bytes",
 ]  # fmt: skip

@@ -172,7 +172,7 @@ def chat(
     """
     loaded = lm.load(model, weights=weights, threads=threads)
     sampling = lm.Sampling(temperature, top_p=top_p, seed=seed)
-    messages = [{"role": "system", "content": system}] if system else []
+    messages: list[dict[str, str | None]] = [{"role": "system", "content": system}] if system else []
     cache = loaded.new_cache()
     for line in sys.stdin:
         messages.append({"role": "user", "content": line.rstrip("\n")})
@@ -182,7 +182,8 @@ def chat(
             typer.echo(piece, nl=False)
             answer += piece
         typer.echo()
-        messages.append({"role": "assistant", "content": answer})
+        reasoning, text = lm.split_reasoning(answer, prompt)
+        messages.append({"role": "assistant", "content": text, "reasoning_content": reasoning or None})
 
 
 def perplexity(

@@ -9,7 +9,7 @@ from typing import Any
 from intact.errors import QuantValueError
 from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.chat.conversation import plain_data, prepare_messages
-from intact.lm.chat.reasoning import final_mark, last_open_mark
+from intact.lm.chat.reasoning import ReasoningStream, final_mark, last_open_mark
 from intact.lm.chat_template import REASONING_FIELDS, render_chat, template_reads
 
 _ARGUMENTS = (
@@ -85,6 +85,21 @@ def chat_prompt(
     chat.adds_begin, chat.template = templates.adds_begin, text
     chat.open_mark = _open_mark_of(prompt, messages[-1], continue_final_message) or final_mark(prompt)
     return chat
+
+
+def split_reasoning(answer: str, prompt: str = "") -> tuple[str, str]:
+    """Return the reasoning in front of an answer, "" for none, and the answer without it.
+
+    Args:
+        answer: Text of a model.
+        prompt: That it answers, from `LanguageModel.chat_prompt`: its end may begin the reasoning.
+    """
+    if isinstance(prompt, ChatPrompt):
+        stream = ReasoningStream(prompt.open_mark, prompt.template)
+    else:
+        stream = ReasoningStream(final_mark(prompt))
+    pieces = (stream.push(answer), stream.finish())
+    return "".join(reasoning for reasoning, _ in pieces), "".join(text for _, text in pieces)
 
 
 def _open_mark_of(prompt: str, final: Any, field: bool | str) -> str:

@@ -73,7 +73,7 @@ def prepare_messages(
             forms_of_role = partial(content_forms, template, fields["role"], texts)
             fields["content"] = _content(fields["content"], forms_of_role, f"{where}.content")
         if calls := fields.pop("tool_calls", None):
-            forms = call_forms(template, texts)
+            forms = call_forms(template, texts, has_content="content" in fields)
             fields["tool_calls"] = _calls(calls, forms, f"{where}.tool_calls")
             if not fields.get("content"):
                 fields.pop("content", None)
@@ -159,11 +159,20 @@ def content_forms(template: str, role: str, variables: tuple[tuple[str, str], ..
 
 
 @lru_cache(maxsize=64)
-def call_forms(template: str, variables: tuple[tuple[str, str], ...]) -> CallForms:
-    """Return the forms of calls that a template shows: the first ones that it neither refuses nor garbles."""
+def call_forms(
+    template: str, variables: tuple[tuple[str, str], ...], *, has_content: bool = False
+) -> CallForms:
+    """Return the forms of calls that a template shows: the first ones that it neither refuses nor garbles.
+
+    Args:
+        template, variables: As for `prepare_messages`.
+        has_content: Messages with calls have a content, an empty one; else none.
+    """
     schema = {"type": "object", "properties": {_MARK: {"type": "string"}}}
     tool = {"type": "function", "function": {"name": "probe", "description": "", "parameters": schema}}
-    empty_contents: tuple[dict[str, Any], ...] = ({}, {"content": None}, {"content": ""})
+    empty_contents: list[dict[str, Any]] = [{}, {"content": None}, {"content": ""}]
+    if has_content:
+        empty_contents.reverse()
     for empty_content in empty_contents:
         for has_text in (False, True):
             forms = CallForms(has_text, empty_content)
@@ -173,7 +182,7 @@ def call_forms(template: str, variables: tuple[tuple[str, str], ...]) -> CallFor
             garbled = (f"{{'{_MARK}'", f'\\"{_MARK}\\"', "None")
             if _MARK in prompt and not any(text in prompt for text in garbled):
                 return forms
-    return CallForms(False, {})
+    return CallForms(False, empty_contents[0])
 
 
 def _probe_call(forms: CallForms) -> dict[str, Any]:

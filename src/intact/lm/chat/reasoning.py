@@ -48,18 +48,6 @@ FORMS = (
 )  # fmt: skip
 
 
-def split_reasoning(answer: str, open_mark: str = "", template: str = "") -> tuple[str, str]:
-    """Return the reasoning in front of an answer, and the answer without it.
-
-    Args:
-        answer: Text of the model.
-        open_mark, template: As for `ReasoningStream`.
-    """
-    stream = ReasoningStream(open_mark, template)
-    pieces = (stream.push(answer), stream.finish())
-    return "".join(reasoning for reasoning, _ in pieces), "".join(text for _, text in pieces)
-
-
 def final_mark(prompt: str) -> str:
     """Return the mark that begins reasoning with which a prompt ends; "" for none."""
     end = prompt.rstrip()

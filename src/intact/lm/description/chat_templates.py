@@ -113,11 +113,11 @@ def _templates_by_name(value: Any, where: str) -> dict[str, str]:
         return {}
     if isinstance(value, str):
         return {"default": value}
-    records = value if isinstance(value, list | tuple) else ()
+    records = value if isinstance(value, list | tuple) else [value]
     pairs = value if isinstance(value, dict) else {
         record.get("name"): record.get("template") for record in records if isinstance(record, dict)
     }  # fmt: skip
-    if len(pairs) < len(value) or not all(isinstance(text, str) for pair in pairs.items() for text in pair):
+    if len(pairs) < len(records) or not all(isinstance(text, str) for pair in pairs.items() for text in pair):
         raise FileFormatError(
             where, f"{value!r:.80}", "a template, or names with templates", "download it again"
         )
