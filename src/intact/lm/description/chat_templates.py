@@ -23,17 +23,32 @@ _CLASS_TOKENS = {
         "unk_token": "<unk>", "bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>",
         "mask_token": "<mask>",
     },
+    "GPTNeoXTokenizer": {
+        "unk_token": _END_OF_TEXT, "bos_token": _END_OF_TEXT, "eos_token": _END_OF_TEXT,
+        "pad_token": "<|padding|>",
+    },
+    "CohereTokenizer": {
+        "unk_token": "<UNK>", "bos_token": "<BOS_TOKEN>", "eos_token": "<|END_OF_TURN_TOKEN|>",
+        "pad_token": "<PAD>", "cls_token": "<CLS>", "sep_token": "<SEP>", "mask_token": "<MASK_TOKEN>",
+    },
+    "CodeLlamaTokenizer": {
+        "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "prefix_token": "▁<PRE>",
+        "middle_token": "▁<MID>", "suffix_token": "▁<SUF>", "eot_token": "▁<EOT>",
+        "fill_token": "<FILL_ME>",
+    },
 }  # fmt: skip
 """Special tokens of transformers' classes that no file needs to name."""
 
 _USUAL_CLASSES = {
     "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer", "gpt2": "GPT2Tokenizer",
     "starcoder2": "GPT2Tokenizer", "gemma": "GemmaTokenizer", "gemma2": "GemmaTokenizer",
-    "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
+    "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer", "phi": "GPT2Tokenizer",
+    "opt": "GPT2Tokenizer", "gptj": "GPT2Tokenizer", "gpt_neox": "GPTNeoXTokenizer",
+    "cohere": "CohereTokenizer",
 }  # fmt: skip
 """Classes that transformers 5.24 takes for families where no file names one."""
 
-_FIXED_CLASSES = {"qwen2": "Qwen2Tokenizer", "mistral": "", "phi3": "", "granite": ""}
+_FIXED_CLASSES = {"qwen2": "Qwen2Tokenizer", "mistral": "", "phi3": "", "granite": "", "glm": "", "olmo2": ""}
 """Classes that it takes whatever a file names; "": one without special tokens of its own."""
 
 _GGUF_IDS = {
@@ -135,13 +150,15 @@ def _special_texts(config: Mapping[str, Any], special: Mapping[str, Any], family
     for file, fields in ((TOKENIZER_CONFIG, config), (SPECIAL_TOKENS_MAP, special)):
         if fields is special and "added_tokens_decoder" in config:
             continue
-        for name in SPECIAL_TOKENS:
-            if name in fields:
-                values[name], where[name] = fields[name], f"{file}: {name}"
+        more = fields.get("extra_special_tokens")
+        named = more if isinstance(more, dict) else {}
+        for name, value in {**fields, **named}.items():
+            is_token = name.endswith("_token") and isinstance(value, str | dict)
+            if name in SPECIAL_TOKENS or is_token or name in named:
+                values[name], where[name] = value, f"{file}: {name}"
     return {
-        name: _token_text(values[name], where.get(name, "")) for name in SPECIAL_TOKENS
-        if values.get(name) is not None
-    }  # fmt: skip
+        name: _token_text(value, where.get(name, "")) for name, value in values.items() if value is not None
+    }
 
 
 def _token_text(value: Any, where: str) -> str:
