@@ -162,7 +162,7 @@ class MetadataFields:
             if key in self._values:
                 self._note(key, reason)
             return
-        self.refuse(key, " or ".join(_short(each) for each in values if each is not None) or "no value")
+        self.refuse(key, " or ".join(short_value(each) for each in values if each is not None) or "no value")
 
     def harmless(self, reasons: Mapping[str, str]) -> None:
         """List fields that change nothing, with the reason."""
@@ -180,7 +180,7 @@ class MetadataFields:
             self._note(key, ACCEPTED)
             return
         raise UnsupportedError(
-            self.file, f"{self._prefix}{key} = {_short(self._values.get(key))}", want,
+            self.file, f"{self._prefix}{key} = {short_value(self._values.get(key))}", want,
             f"take another model, or accept what is not computed: --accept {self._prefix}{key}",
         )  # fmt: skip
 
@@ -195,7 +195,7 @@ class MetadataFields:
         left = [name for name in self._left() if name not in self._accepted]
         if left:
             first = left[0].removeprefix(self._prefix)
-            value = f" = {_short(self._values[first])}" if first in self._values else ""
+            value = f" = {short_value(self._values[first])}" if first in self._values else ""
             more = f", and {', '.join(left[1:8])}" if len(left) > 1 else ""
             raise UnsupportedError(
                 self.file, f"the field {left[0]}{value}{more}, whose meaning is not known", want,
@@ -210,7 +210,7 @@ class MetadataFields:
         """Return the error for a field of another kind."""
         return FileFormatError(
             self.file,
-            f"{self._prefix}{key} {_short(self._values.get(key))}",
+            f"{self._prefix}{key} {short_value(self._values.get(key))}",
             want,
             "download the model again",
         )
@@ -218,7 +218,7 @@ class MetadataFields:
     def contradiction(self, key: str, other: str, want: str) -> FileFormatError:
         """Return the error for a field that says something else than another source; `other` names both."""
         return FileFormatError(
-            self.file, f"{self._prefix}{key} = {_short(self._values.get(key))}, but {other}", want,
+            self.file, f"{self._prefix}{key} = {short_value(self._values.get(key))}, but {other}", want,
             "correct the one that is wrong",
         )  # fmt: skip
 
@@ -252,7 +252,8 @@ def _is_stray_bool(item: Any, kind: type | tuple[type, ...]) -> bool:
     return isinstance(item, bool) and bool not in kinds
 
 
-def _short(value: Any) -> str:
+def short_value(value: Any) -> str:
+    """Return a value as an error or a table shows it."""
     if isinstance(value, list | tuple) and len(value) > 8:
         return f"a list of {len(value)}"
     text = repr(value)

@@ -9,17 +9,19 @@ from intact.lm.chat.chat_prompt import split_reasoning
 from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.compare_layers import LayerLoss, layer_losses
 from intact.lm.compare_models import ModelComparison, compare_models, first_flips, perplexity, token_windows
+from intact.lm.description.model_description import ModelDescription
 from intact.lm.language_model import LanguageModel
+from intact.lm.load_model import describe_model as describe
 from intact.lm.load_model import load_model as load
-from intact.lm.load_model import save_model as save
 from intact.lm.model_size import weight_bits, weight_bytes
 from intact.lm.sampling import Sampling
+from intact.lm.saved_folder import save_model as save
 from intact.lm.sequence_cache import SequenceCache
 from intact.lm.token_grammar import TokenGrammar
 from intact.lm.tokenizer import Tokenizer
 
 __all__ = [
-    "ChatTemplates", "LanguageModel", "LayerLoss", "ModelComparison", "Sampling", "SequenceCache",
-    "TokenGrammar", "Tokenizer", "compare_models", "first_flips", "layer_losses", "load", "perplexity",
-    "save", "split_reasoning", "token_windows", "weight_bits", "weight_bytes",
+    "ChatTemplates", "LanguageModel", "LayerLoss", "ModelComparison", "ModelDescription", "Sampling",
+    "SequenceCache", "TokenGrammar", "Tokenizer", "compare_models", "describe", "first_flips", "layer_losses",
+    "load", "perplexity", "save", "split_reasoning", "token_windows", "weight_bits", "weight_bytes",
 ]  # fmt: skip

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from intact.atomic import replacing, together
 from intact.engine import compile as compile_model
-from intact.engine import load
 from intact.errors import FileFormatError, QuantValueError
 from intact.free_memory import tidying
 from intact.lm.chat.chat_templates import ChatTemplates
@@ -19,13 +16,11 @@ from intact.lm.decoders.module_weights import is_module, module_tokenizer
 from intact.lm.description.chat_templates import tokenizer_chat_templates
 from intact.lm.description.model_description import ModelDescription, SpecialTokens
 from intact.lm.language_model import LanguageModel
+from intact.lm.saved_folder import SETTINGS, TOKENIZER, load_saved, saved_description
 from intact.lm.sequence_cache import LONGEST
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_file, tokenizer_of_gguf
-from intact.reading import read_bytes
 
-PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json"
 EXPORTED = "genai_config.json"
-VERSION = 1
 DYNAMIC = "dynamic-int8"
 
 
@@ -36,7 +31,7 @@ def load_model(
     threads: int | None = None,
     tokenizer: str | os.PathLike[str] | Any = None, text: str | None = None, method: str = "auto",
     bits_budget: float | None = None, time_budget: float | None = None, progress: bool = False,
-    backend: str = "cpu", cache: str = "float32", rotate: bool = False, accept: Collection[str] = (),
+    backend: str = "cpu", cache: str | None = None, rotate: bool = False, accept: Collection[str] = (),
 ) -> LanguageModel:  # fmt: skip
     """Open a language model.
 
@@ -61,7 +56,7 @@ def load_model(
         progress: Show a progress bar for that.
         backend: "cpu", or "reference".
         cache: How keys and values are kept: "float32", "float16", or "int8" with a scale for each token and
-            head. A saved model has its own.
+            head; None: "float32", or those of a saved model.
         rotate: Rotate the residual stream and the values (`RotatedWeights`) before codes are chosen: the same
             function, with outliers spread over all channels.
         accept: Fields of configurations and metadata that pass although nothing computes what they say.
@@ -73,9 +68,14 @@ def load_model(
     if not is_module(path):
         folder = Path(path)
         if (folder / SETTINGS).is_file():
-            return _load_saved(folder, threads)
+            return load_saved(
+                folder, threads, positions, weights=weights, block=block, bits_of=bits_of,
+                activations=activations, tokenizer=tokenizer, text=text, method=method,
+                bits_budget=bits_budget, time_budget=time_budget, backend=backend, cache=cache, rotate=rotate,
+            )  # fmt: skip
         exported = _exported_file(folder)
         if exported is not None:
+            cache = cache or "float32"
             if (bits_budget, time_budget) != (None, None) or rotate:
                 raise QuantValueError(
                     "bits_budget, time_budget, rotate", "one of them for an ONNX file", "none",
@@ -86,6 +86,7 @@ def load_model(
                 positions=positions, threads=threads, tokenizer=tokenizer, text=text, method=method,
                 progress=progress, backend=backend, cache=cache, accept=accept,
             )  # fmt: skip
+    cache = cache or "float32"
     # What makes graphs takes 20 MB, which a saved model needs not.
     from intact.graph import narrow_caches
     from intact.lm.decoders.decoder_weights import DecoderWeights
@@ -122,6 +123,30 @@ def load_model(
     if rotate:
         settings["rotate"] = "yes"
     return LanguageModel(engine, count, words, templates, settings, source.description)
+
+
+def describe_model(path: str | os.PathLike[str], accept: Collection[str] = ()) -> ModelDescription:
+    """Return what the files of a language model say of it; no weight is read.
+
+    Args:
+        path: As for `load_model`.
+        accept: Fields that pass although nothing computes what they say.
+    Raises:
+        FileFormatError, FileAccessError, UnsupportedError: As `load_model`.
+    """
+    folder = Path(path)
+    if (folder / SETTINGS).is_file():
+        return saved_description(folder)
+    exported = _exported_file(folder)
+    if exported is not None:
+        from intact.lm.decoders.exported_decoder import exported_configuration
+        from intact.lm.description.read_description import describe_exported
+
+        family, config = exported_configuration(exported)
+        return describe_exported(exported.parent, family, config, accept)
+    from intact.lm.decoders.decoder_weights import DecoderWeights
+
+    return DecoderWeights(path, accept).description
 
 
 def _quantized_decoder(
@@ -215,70 +240,6 @@ def _words_for(text: str, words: Tokenizer | None) -> list[int]:
     if words is None:
         raise QuantValueError("text", "no tokenizer for it", "one", "pass tokenizer=")
     return words.encode(text)
-
-
-def save_model(model: LanguageModel, folder: str | os.PathLike[str]) -> None:
-    """Write a folder that `load_model` opens in milliseconds: all of it, or nothing.
-
-    Raises:
-        FileAccessError: It cannot be written.
-    """
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    settings = {
-        "version": VERSION, "positions": model.positions, **model.chat_templates.to_json(),
-        "bos": model.tokenizer.bos if model.tokenizer is not None else None,
-        "eos": list(model.tokenizer.eos) if model.tokenizer is not None else [],
-        "settings": dict(model.settings),
-    }  # fmt: skip
-    model.new_cache().append([0])  # packs weights for the kernels of this machine
-    with together():
-        model.engine.save(target / PLAN)
-        if model.tokenizer is not None:
-            _write(target / TOKENIZER, model.tokenizer.to_json())
-        _write(target / SETTINGS, json.dumps(settings, indent=1))
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as file:
-        file.write(text.encode())
-
-
-def _load_saved(folder: Path, threads: int | None) -> LanguageModel:
-    where = str(folder / SETTINGS)
-    try:
-        record = json.loads(read_bytes(folder / SETTINGS))
-        version, positions = record["version"], record["positions"]
-        bos, eos, settings = record["bos"], record["eos"], record["settings"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _settings_error(where, f"'{error}'") from error
-    if version != VERSION:
-        raise _settings_error(where, f"version {version!r}")
-    fits = (
-        type(positions) is int and 0 < positions <= 2**24 and isinstance(bos, int | None)
-        and isinstance(eos, list) and isinstance(settings, dict)
-        and all(isinstance(token, int) for token in eos)
-    )  # fmt: skip
-    if not fits:
-        raise _settings_error(where, "other settings")
-    path = folder / TOKENIZER
-    tokenizer = Tokenizer(read_bytes(path).decode("utf-8", "replace"), bos, eos) if path.is_file() else None
-    templates = _read_templates(record, where)
-    return LanguageModel(load(folder / PLAN, threads=threads), positions, tokenizer, templates, settings)
-
-
-def _read_templates(record: Mapping[str, Any], where: str) -> ChatTemplates | str:
-    """Return the templates of a saved model; earlier versions wrote one, and no variables."""
-    if "template" not in record:
-        return ChatTemplates.from_json(record, where)
-    template = record["template"]
-    if not isinstance(template, str):
-        raise _settings_error(where, "other settings")
-    return template
-
-
-def _settings_error(where: str, got: str) -> FileFormatError:
-    return FileFormatError(where, got, "what save_model writes", "quantize the model again")
 
 
 def _tokenizer(

@@ -15,6 +15,7 @@ from intact import lm
 from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import AsJson, check_output_path, check_thread_count
 from intact.cli.verbs.serve_model import serve
+from intact.cli.verbs.show_model import Accept, show
 from intact.reading import read_bytes
 
 Model = Annotated[
@@ -35,7 +36,7 @@ TokenizerFile = Annotated[
     Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)
 ]
 Cache = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="How keys and values are kept: float32, float16 or int8; a quantized folder has its own."
     ),
@@ -70,7 +71,7 @@ def quantize(
         Path | None, typer.Option(help="Choose codes by what layers read on this text.", exists=True)
     ] = None,
     method: Annotated[str, typer.Option(help="How, with --text: auto, awq, gptq, ...")] = "auto",
-    cache: Cache = "float32",
+    cache: Cache = None,
     rotate: Annotated[
         bool, typer.Option("--rotate", help="Spread outliers over all channels before codes are chosen.")
     ] = False,
@@ -83,6 +84,7 @@ def quantize(
     threads: Annotated[
         int | None, typer.Option(help="Of a token, for --time-budget.", callback=check_thread_count)
     ] = None,
+    accept: Accept = None,
 ) -> None:
     """Quantize a language model, and write a folder that opens at once.
 
@@ -114,6 +116,7 @@ def quantize(
         progress=True,
         cache=cache,
         rotate=rotate,
+        accept=accept or (),
     )
     lm.save(loaded, out)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6
@@ -136,6 +139,8 @@ def run(
     ] = None,
     threads: Threads = None,
     tokenizer: TokenizerFile = None,
+    positions: Positions = None,
+    accept: Accept = None,
 ) -> None:
     """Continue a text.
 
@@ -145,7 +150,10 @@ def run(
     - `intact lm run folder "Once upon a time" --temperature 0.8 --top-p 0.9 --seed 3`
     - `intact lm run folder "Once upon a time" --draft smaller-folder`
     """
-    loaded = lm.load(model, weights=weights, block=block, threads=threads, tokenizer=tokenizer)
+    loaded = lm.load(
+        model, weights=weights, block=block, threads=threads, tokenizer=tokenizer, positions=positions,
+        accept=accept or (),
+    )  # fmt: skip
     sampling = lm.Sampling(temperature, top_k, top_p, seed=seed)
     text = sys.stdin.read() if prompt == "-" else prompt
     proposer = None if draft is None else lm.load(draft, threads=threads)
@@ -163,6 +171,7 @@ def chat(
     top_p: TopP = 1.0,
     seed: Seed = 0,
     threads: Threads = None,
+    accept: Accept = None,
 ) -> None:
     """Talk to a model: a line is a message, the end of the input ends the conversation.
 
@@ -170,7 +179,7 @@ def chat(
 
     - `intact lm chat folder --system "Answer in one sentence."`
     """
-    loaded = lm.load(model, weights=weights, threads=threads)
+    loaded = lm.load(model, weights=weights, threads=threads, accept=accept or ())
     sampling = lm.Sampling(temperature, top_p=top_p, seed=seed)
     messages: list[dict[str, str | None]] = [{"role": "system", "content": system}] if system else []
     cache = loaded.new_cache()
@@ -338,5 +347,5 @@ def _read(path: Path) -> str:
 
 VERBS: dict[str, Callable[..., None]] = {
     "quantize": quantize, "run": run, "chat": chat, "perplexity": perplexity, "compare": compare,
-    "bench": bench, "serve": serve,
+    "bench": bench, "serve": serve, "show": show,
 }  # fmt: skip

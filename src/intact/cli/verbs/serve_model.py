@@ -10,6 +10,7 @@ import typer
 from intact import lm
 from intact.cli.printing import say
 from intact.cli.shared_options import check_thread_count
+from intact.cli.verbs.show_model import Accept
 
 _SlotCount = Annotated[int, typer.Option(help="Sequences that run together.", min=1, max=1024)]
 
@@ -40,8 +41,9 @@ def serve(
         int | None, typer.Option(help="The longest sequence; by default the model's, up to 8192.")
     ] = None,
     cache: Annotated[
-        str, typer.Option(help="How keys and values are kept: float32, float16 or int8.")
-    ] = "float32",
+        str | None, typer.Option(help="How keys and values are kept: float32, float16 or int8.")
+    ] = None,
+    accept: Accept = None,
     threads: Annotated[int | None, typer.Option(help="Of a run.", callback=check_thread_count)] = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)
@@ -64,7 +66,13 @@ def serve(
         idle_seconds=idle,
     )  # fmt: skip
     loaded = lm.load(
-        model, weights=weights, positions=positions, threads=threads, tokenizer=tokenizer, cache=cache
+        model,
+        weights=weights,
+        positions=positions,
+        threads=threads,
+        tokenizer=tokenizer,
+        cache=cache,
+        accept=accept or (),
     )
     shown = name or (model.resolve().stem if model.is_file() else model.resolve().name)
     server = ModelServer(loaded, name=shown, host=host, port=port, limits=limits, api_key=api_key)

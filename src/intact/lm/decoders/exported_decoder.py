@@ -133,17 +133,38 @@ def read_onnx_decoder(path: Path, positions: int | None = None) -> ExportedDecod
     Raises:
         FileFormatError, FileAccessError, UnsupportedError: As `read_exported_decoder`.
     """
-    config: dict[str, Any] = {}
-    for folder in (path.parent, path.parent.parent):
-        if (folder / "config.json").is_file():
-            config = _read_object(folder / "config.json")
-            break
+    config = _config_beside(path)
     context = min(_number(config, _CONTEXTS) or max(positions or 0, LONGEST), _MOST)
     heads = _number(config, _HEADS)
     head_size = _number(config, ("head_dim",)) or _number(config, _WIDTHS) // max(heads, 1)
     return _decoder_of_file(
         path, _USUAL_NAMES, _HeadSizes(head_size, heads), context, positions, config, "model_type"
     )
+
+
+def exported_configuration(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the family and the configuration of an exported decoder.
+
+    Args:
+        path: Its ONNX file, or the genai_config.json that names it.
+    Raises:
+        FileFormatError, FileAccessError: A file is damaged, or cannot be read.
+    """
+    if path.suffix == ".onnx":
+        config = _config_beside(path)
+        return str(config.get("model_type", "onnx")), config
+    config = _read_object(path).get("model")
+    if not isinstance(config, dict):
+        raise FileFormatError(str(path), "no model", "what the builder writes", _FIX)
+    return str(config.get("type", "onnx")), config
+
+
+def _config_beside(path: Path) -> dict[str, Any]:
+    """Return what the config.json beside an ONNX file or above it says; nothing where there is none."""
+    for folder in (path.parent, path.parent.parent):
+        if (folder / "config.json").is_file():
+            return _read_object(folder / "config.json")
+    return {}
 
 
 def _number(config: dict[str, Any], names: Sequence[str]) -> int:

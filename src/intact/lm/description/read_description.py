@@ -21,6 +21,7 @@ from intact.lm.description.special_tokens import folder_special_tokens, gguf_spe
 CONFIG = "config.json"
 DIVISORS = "rope_freqs.weight"
 """Tensor of GGUF files with what the wavelengths of each pair are multiplied by."""
+_GRAPH = "the graph computes it"
 _KNOWN = "fields that are used, or known to change nothing"
 
 
@@ -48,18 +49,48 @@ def describe_exported(
     Args:
         folder: Where the files lie.
         family: What its configuration calls it.
-        config: The configuration, as config.json or genai_config.json have it.
+        config: What config.json says, or the part "model" of genai_config.json.
         accepted: As for `read_description`.
     """
+    if "decoder" in config:
+        _check_genai(folder, accepted)
     sources = ModelFiles(folder, accepted, {CONFIG: config})
     sources.fields(CONFIG).harmless(dict.fromkeys(
-        (key for key in config if key not in ("bos_token_id", "eos_token_id")), "the graph computes it"
+        (key for key in config if key not in ("bos_token_id", "eos_token_id")), _GRAPH
     ))  # fmt: skip
     description = ModelDescription(
         family, None, folder_special_tokens(sources), folder_chat_templates(sources, family),
         folder_pooling(sources),
     )  # fmt: skip
     return _finish(description, sources)
+
+
+def _check_genai(folder: Path, accepted: Collection[str]) -> None:
+    """Account for the fields of a genai_config.json.
+
+    Raises:
+        UnsupportedError: One asks for something that is not computed, or is not known.
+    Source: onnxruntime-genai, `config.h`.
+    """
+    sources = ModelFiles(folder, accepted)
+    whole = sources.fields("genai_config.json")
+    whole.harmless({"search": "requests choose how tokens are drawn"})
+    model = whole.nested("model")
+    decoder = model.nested("decoder") if model is not None else None
+    if model is None or decoder is None:
+        return
+    for key in ("type", "context_length", "bos_token_id", "eos_token_id"):
+        model.take(key)
+    model.harmless({"vocab_size": _GRAPH, "pad_token_id": "nothing is padded"})
+    for key in ("inputs", "outputs", "filename", "head_size"):
+        decoder.take(key)
+    decoder.harmless({
+        **dict.fromkeys(
+            ("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers"), _GRAPH
+        ),
+        "session_options": "INTact runs the graph itself",
+    })  # fmt: skip
+    sources.refuse_rest(_KNOWN)
 
 
 def _of_folder(files: WeightFiles, folder: Path, accepted: Collection[str]) -> ModelDescription:

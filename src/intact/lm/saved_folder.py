@@ -1,0 +1,147 @@
+"""Folders of language models that INTact wrote: they open in milliseconds, with what they were made of."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from intact.atomic import replacing, together
+from intact.engine import load
+from intact.errors import FileFormatError, QuantValueError
+from intact.lm.chat.chat_templates import ChatTemplates
+from intact.lm.description.description_json import description_from_json, description_to_json
+from intact.lm.description.model_description import ModelDescription
+from intact.lm.language_model import LanguageModel
+from intact.lm.tokenizer import Tokenizer
+from intact.reading import read_bytes
+
+PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json"
+VERSION = 1
+_DEFAULTS: Mapping[str, Any] = {
+    "weights": "keep", "block": 32, "bits_of": None, "activations": "dynamic-int8", "tokenizer": None,
+    "text": None, "method": "auto", "bits_budget": None, "time_budget": None, "backend": "cpu", "cache": None,
+    "rotate": False,
+}  # fmt: skip
+"""Of options that were decided when the folder was written."""
+
+
+def save_model(model: LanguageModel, folder: str | os.PathLike[str]) -> None:
+    """Write a folder that `load_model` opens in milliseconds: all of it, or nothing.
+
+    Raises:
+        FileAccessError: It cannot be written.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "version": VERSION, "positions": model.positions, **model.chat_templates.to_json(),
+        "bos": model.tokenizer.bos if model.tokenizer is not None else None,
+        "eos": list(model.tokenizer.eos) if model.tokenizer is not None else [],
+        "settings": dict(model.settings),
+    }  # fmt: skip
+    if model.description is not None:
+        settings["description"] = description_to_json(model.description)
+    model.new_cache().append([0])  # packs weights for the kernels of this machine
+    with together():
+        model.engine.save(target / PLAN)
+        if model.tokenizer is not None:
+            _write(target / TOKENIZER, model.tokenizer.to_json())
+        _write(target / SETTINGS, json.dumps(settings, indent=1))
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def load_saved(folder: Path, threads: int | None, positions: int | None, **options: Any) -> LanguageModel:
+    """Load a folder that `save_model` wrote.
+
+    Args:
+        folder: The folder.
+        threads: Of a run.
+        positions: The longest sequence, at most that of the folder; None: that.
+        options: What else `load_model` was asked for: the folder has its own, and another value is refused.
+    Raises:
+        FileFormatError: The folder is damaged.
+        QuantValueError: An option differs from what the folder was written with.
+    """
+    record = read_settings(folder)
+    where = str(folder / SETTINGS)
+    _check_options(options, record["settings"])
+    most = record["positions"]
+    if positions is not None and not 1 <= positions <= most:
+        raise QuantValueError(
+            "positions", str(positions), f"1 to {most}, as the folder was saved", "quantize the model again"
+        )
+    path = folder / TOKENIZER
+    tokenizer = None
+    if path.is_file():
+        text = read_bytes(path).decode("utf-8", "replace")
+        tokenizer = Tokenizer(text, record["bos"], record["eos"])
+    templates = _read_templates(record, where)
+    engine, description = load(folder / PLAN, threads=threads), _read_description(record, where)
+    return LanguageModel(engine, positions or most, tokenizer, templates, record["settings"], description)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of a folder that `save_model` wrote.
+
+    Raises:
+        FileFormatError: They are damaged, or of another version.
+    """
+    where = str(folder / SETTINGS)
+    try:
+        record = json.loads(read_bytes(folder / SETTINGS))
+        version, positions, bos = record["version"], record["positions"], record["bos"]
+        eos, settings = record["eos"], record["settings"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _settings_error(where, f"'{error}'") from error
+    if version != VERSION:
+        raise _settings_error(where, f"version {version!r}")
+    fits = (
+        type(positions) is int and 0 < positions <= 2**24 and isinstance(bos, int | None)
+        and isinstance(eos, list) and isinstance(settings, dict)
+        and all(isinstance(token, int) for token in eos)
+    )  # fmt: skip
+    if not fits:
+        raise _settings_error(where, "other settings")
+    return dict(record)
+
+
+def saved_description(folder: Path) -> ModelDescription:
+    """Return what the files said that a saved folder was made of; little for folders of earlier versions."""
+    record = read_settings(folder)
+    known = _read_description(record, str(folder / SETTINGS))
+    return known or ModelDescription(str(record["settings"].get("family", "unknown")))
+
+
+def _check_options(options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if value != _DEFAULTS[name] and value != settings.get(name):
+            raise QuantValueError(
+                name, f"{value!r:.40} for a saved folder",
+                f"{settings.get(name, _DEFAULTS[name])!r:.40}, as it was saved", "quantize the model again",
+            )  # fmt: skip
+
+
+def _read_description(record: Mapping[str, Any], where: str) -> ModelDescription | None:
+    """Return what the model's own files said; None for folders of earlier versions."""
+    return description_from_json(record["description"], where) if "description" in record else None
+
+
+def _read_templates(record: Mapping[str, Any], where: str) -> ChatTemplates | str:
+    """Return the templates of a saved model; earlier versions wrote one, and no variables."""
+    if "template" not in record:
+        return ChatTemplates.from_json(record, where)
+    template = record["template"]
+    if not isinstance(template, str):
+        raise _settings_error(where, "other settings")
+    return template
+
+
+def _settings_error(where: str, got: str) -> FileFormatError:
+    return FileFormatError(where, got, "what save_model writes", "quantize the model again")
