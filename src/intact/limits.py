@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
+from intact.processes.forks import cached_property
 
 
 @dataclass(frozen=True)

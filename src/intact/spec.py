@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
 from operator import index
 
 import ml_dtypes
 import numpy as np
 
 from intact.errors import QuantValueError
+from intact.processes.forks import cached_property
 
 MIN_BITS, MAX_BITS = 2, 16
 

@@ -14,7 +14,6 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
@@ -39,6 +38,7 @@ from intact.engine.steps.base.wiring import constants
 from intact.engine.user_arrays import as_input, as_output, strides_of
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
+from intact.processes.forks import cached_property
 from intact.timings import Timings
 
 Arrays = Mapping[str, Any]

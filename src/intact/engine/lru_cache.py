@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.steps import Shape
 from intact.limits import KEPT_BYTES
+from intact.processes.forks import renew_in_child
 
 Key = tuple[object, ...]
 """Shapes of the inputs, and the values of some, in the model's order; then what values made of sizes."""
@@ -40,6 +41,11 @@ class Recent(Generic[Kept]):
         self._kept: dict[Key, tuple[Kept, int]] = {}
         self._held = 0
         self._lock = Lock()
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Renew the lock, and count what is held: a thread may have been between two lines of `put`."""
+        self._lock, self._held = Lock(), sum(nbytes for _, nbytes in self._kept.values())
 
     def __len__(self) -> int:
         return len(self._kept)

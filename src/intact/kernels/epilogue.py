@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from intact.kernels import _native
 from intact.kernels.program import View
 from intact.kernels.registry import kernels_in_use
+from intact.processes.forks import cached_property
 
 
 @dataclass(frozen=True)

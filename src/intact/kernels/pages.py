@@ -12,6 +12,8 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.processes.forks import renew_in_child
+
 ALIGNMENT = 64
 """Arrays begin at a multiple of a cache line."""
 LARGE_PAGE = 2 << 20
@@ -25,6 +27,11 @@ class Pages:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._room = np.empty(0, np.uint8)
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Renew the lock."""
+        self._lock = threading.Lock()
 
     def copy(self, array: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Copy dense bytes to a multiple of `ALIGNMENT`."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from intact.graph import Constants, Model, Node, Value, ops
 from intact.graph.ops import may_move
+from intact.processes.forks import cached_property
 
 FLOATS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from math import isfinite
@@ -17,6 +17,7 @@ from intact.errors import QuantValueError
 from intact.graph import Model, PicklableModel
 from intact.job_pool import InProcess, JobPool
 from intact.placement import Layer
+from intact.processes.forks import cached_property
 from intact.ptq import keep_if_read_once, open_batches
 from intact.ptq.analysis import settings_of
 from intact.ptq.data import BatchSplitter, Feeds, inputs_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from threading import RLock
 from typing import Any
 
@@ -25,6 +24,7 @@ from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import retry_with_sizes
 from intact.engine.steps import Shape, Step
 from intact.kernels import ThreadPool, machine
+from intact.processes.forks import cached_property
 from intact.timings import Timings
 
 _STEP_BYTES = 1536

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from intact.engine.steps import Shape, Step
 from intact.engine.steps.base.wiring import writes
 from intact.kernels import NEAR_BYTES, Context, HostedBound, HostedPlan, Program, ThreadPool, kernels_in_use
 from intact.limits import ENGINE_BYTES
+from intact.processes.forks import cached_property
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from intact.engine.shapes import SizesDiffer, fallback_shapes
 from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, Step, Tensor
 from intact.engine.steps.base.wiring import writes
 from intact.errors import QuantValueError
+from intact.processes.forks import never_free, renew_in_child
 
 if TYPE_CHECKING:
     from intact.graph import Session
@@ -45,6 +46,13 @@ class FallbackSessions:
     def __init__(self, plan: Plan, threads: int) -> None:
         self.plan, self._threads = plan, threads
         self._sessions: dict[str, Session] = {}
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Make sessions anew where theirs have threads, which the child has not."""
+        if self._threads != 1:
+            never_free(self._sessions)
+            self._sessions = {}
 
     def run(self, step: Step, at: Callable[[str], NDArray[Any]]) -> None:
         """Run a step; `at` gives the memory of a tensor, dense: of codes, bytes."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import cached_property
 
 import onnx_ir as ir
 
 from intact.graph.core.build import Inserter, Namer, replace
 from intact.graph.core.constants import Constants
+from intact.processes.forks import cached_property
 
 
 class Scene:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from math import sqrt
 
@@ -27,6 +27,7 @@ from intact.graph.rewrites.decompose_attention import (
 )
 from intact.graph.rewrites.rotary_embedding import angles_at, rotate_pairs
 from intact.numerics import CACHE_DTYPES, SCALE_BYTES
+from intact.processes.forks import cached_property
 
 _T = ir.DataType
 _INPUTS = 11  # the further_inputs are sinks, scales of caches, norms and padded chunks

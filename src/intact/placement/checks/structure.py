@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from intact.graph import Model, Node, Value, is_op
 from intact.graph.ops import CONVOLUTIONS, PRODUCTS, ConvTranspose, may_move
@@ -12,6 +11,7 @@ from intact.placement.checks.records import Half
 from intact.placement.placement_graph import Op, Reader, View, is_dequantize, is_quantize, shape_of
 from intact.placement.records import Finding
 from intact.placement.rules.weighted import weight_axis
+from intact.processes.forks import cached_property
 
 _FOREIGN = {
     "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "QLinearAdd",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from numpy.typing import NDArray
 
 from intact.graph import Model, PicklableModel, Session
 from intact.job_pool import JobPool
+from intact.processes.forks import cached_property
 from intact.progress import Progress
 from intact.ptq.analysis.model_segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.partial_quantization import QuantizedReads, segment_session

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.numerics import BlockWeights, code_values, integer_format
+from intact.processes.forks import cached_property
 from intact.spec import check_block_size
 
 Reals = NDArray[np.float32]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from intact.calib import Calibration
 from intact.graph import PicklableModel, Session
 from intact.job_pool import JobPool
+from intact.processes.forks import cached_property
 from intact.ptq.measure.channel_statistics import ChannelEnds
 from intact.ptq.measure.holdout_samples import HoldoutSet
 from intact.ptq.measure.tensor_counter import CountedRun, Counter, CountingRequest, Run, session_of

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf
 
 from intact.errors import UnsupportedError
 from intact.graph import Model, is_op, ops
+from intact.processes.forks import cached_property
 from intact.ptq.measure.output_errors import lowest_sqnr, relative_error
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.float_layers import keep_in_float

@@ -19,6 +19,7 @@ from torch import Tensor, fx
 
 from intact.engine import Engine, Port
 from intact.errors import IntactError, QuantValueError, UnsupportedError
+from intact.processes.forks import renew_in_child
 from intact.torch.compile_module import engine_of
 from intact.torch.dynamo.graph import DynamoGraph, holds_quantizers, is_constant
 from intact.torch.private_torch import DYNAMO_BACKENDS, REGISTER_DYNAMO_BACKEND, version_of
@@ -72,6 +73,11 @@ class _Compiled:
         self._engines: list[tuple[tuple[int, ...], Engine]] = []
         self._made_with: list[tuple[weakref.ref[Tensor], int]] = []
         self._in_torch, self._warned = False, set[str]()
+        renew_in_child(self)
+
+    def after_fork(self) -> None:
+        """Renew the lock."""
+        self._lock = threading.Lock()
 
     def __call__(self, *args: Any) -> Any:
         """Run the graph and return its outputs, a tuple."""

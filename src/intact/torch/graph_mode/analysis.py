@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from glob import escape
 from typing import Any
 
@@ -19,6 +19,7 @@ from intact import graph as onnx_graph
 from intact.graph import ops
 from intact.patterns import ends_of_path, exact, is_fitting, no_fit, no_path
 from intact.placement import Placement, Site, place
+from intact.processes.forks import cached_property
 from intact.torch.graph_mode.dynamic_shapes import TracedCalls, place_by_fixed_sizes
 from intact.torch.graph_mode.input_markers import DOMAIN
 from intact.torch.graph_mode.model_calls import ModelCall

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from intact.processes.forks import cached_property
 from intact.progress import Progress
 from intact.torch.models.batches import Forward
 from intact.torch.models.modules import deep_copy

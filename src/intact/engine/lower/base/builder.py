@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from intact.engine.steps.base.dims import names_in
 from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import QuantValueError
 from intact.graph import Constants, Model, Node, Value, find_data_dependent_shapes, is_op, ops
+from intact.processes.forks import cached_property
 
 MOST_RANK = 6
 """Axes that native steps walk."""

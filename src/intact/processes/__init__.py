@@ -1,0 +1,1 @@
+"""Processes: what a fork must renew, and limited processes that read the files of strangers."""
