@@ -1,6 +1,8 @@
 """`Timings`, a file of measured seconds by machine and by the name of what was timed.
 
-    {"format": "intact-timings", "version": 1, "machines": {MACHINE: {NAME: seconds}}}
+    {"format": "intact-timings", "version": 2, "machines": {MACHINE: {NAME: seconds}}, "sha256": ...}
+
+The digest is that of the other entries (`checksums.seal`). Version 1 had none, and is read.
 
 One record for all that is measured once and remembered: the forms of a layer among which an engine chooses,
 the structures of a model that `intact tune` compares, what TensorRT's builder calls its timing cache. Figures
@@ -18,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from intact.atomic import replacing
+from intact.checksums import is_sealed, seal
 from intact.errors import FileFormatError
 from intact.limits import RECORD_BYTES
 from intact.reading import read_bytes
 
-FORMAT, VERSION = "intact-timings", 1
+FORMAT, VERSION = "intact-timings", 2
+_WITHOUT_DIGEST = 1
 Table = dict[str, dict[str, float]]
 """Seconds, by machine and name."""
 
@@ -52,7 +56,7 @@ class Timings:
     def serialize(self) -> bytes:
         """Return the bytes that `parse` reads; equal figures give equal bytes."""
         tables = {machine: table for machine, table in self.machines.items() if table}
-        content = {"format": FORMAT, "version": VERSION, "machines": tables}
+        content = seal({"format": FORMAT, "version": VERSION, "machines": tables})
         return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
     @classmethod
@@ -69,8 +73,11 @@ class Timings:
             content = None
         if not (isinstance(content, dict) and content.get("format") == FORMAT):
             raise _format_error(where, "something else")
-        if content.get("version") != VERSION:
-            raise _format_error(where, f"version {content.get('version')!r:.20}")
+        version = content.get("version")
+        if version not in (VERSION, _WITHOUT_DIGEST):
+            raise _format_error(where, f"version {version!r:.20}")
+        if version != _WITHOUT_DIGEST and not is_sealed(content):
+            raise _format_error(where, "content that does not match its checksum")
         return cls(check_table(content.get("machines"), where))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -12,7 +12,6 @@ JSON) and every array with its name, dtype and shape.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -27,6 +26,7 @@ from safetensors.numpy import save
 from intact.atomic import replacing
 from intact.calib.histogram import Histogram
 from intact.calib.range import Range
+from intact.checksums import digest_of
 from intact.errors import CalibrationError, FileFormatError
 from intact.reading import reading
 
@@ -50,7 +50,7 @@ def write(path: str | os.PathLike[str], stats: Mapping[str, Stats], provenance: 
         kind = "histogram" if isinstance(statistic, Histogram) else "range"
         body["tensors"].append({"name": name, "kind": kind, "axis": statistic.axis})
         arrays |= {f"{name}/{field}": np.asarray(a, order="C") for field, a in statistic.to_arrays().items()}
-    head = {"version": VERSION, "sha256": _checksum(body, arrays), "body": body}
+    head = {"version": VERSION, "sha256": digest_of(body, arrays), "body": body}
     with replacing(path) as new:
         new.write(save(arrays, {_KEY: json.dumps(head, sort_keys=True)}))
 
@@ -73,7 +73,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Stats], Records]:
             "read it with the version of INTact that wrote it, or collect again",
         )
     body = head.get("body")
-    if not isinstance(body, dict) or head.get("sha256") != _checksum(body, arrays):
+    if not isinstance(body, dict) or head.get("sha256") != digest_of(body, arrays):
         raise _format_error(file, "content that does not match its checksum", "the content that was written")
     stats = _statistics(file, body.get("tensors"), arrays)
     provenance = body.get("provenance")
@@ -137,15 +137,6 @@ def _entry(file: str, entry: Any) -> tuple[str, str, Any]:
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _checksum(body: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> str:
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def _format_error(file: str, got: str, want: str) -> FileFormatError:

@@ -1,6 +1,9 @@
 """Stores the measurements of tuning runs in a file, so that interrupted runs continue from it.
 
-    {"version": 1, "latencies": {MACHINE: {STRUCTURE: seconds}}, "studies": {STUDY: {NAME: figures}}}
+    {"version": 2, "latencies": {MACHINE: {STRUCTURE: seconds}}, "studies": {STUDY: {NAME: figures}},
+     "sha256": ...}
+
+The digest is that of the other entries (`checksums.seal`). Version 1 had none, and is read.
 
 Latencies are kept by machine and structure, and serve other weights of the same network. All else is kept by
 study: a digest of the model, of the data that calibration keeps, and of the settings.
@@ -15,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from intact.atomic import replacing
+from intact.checksums import is_sealed, seal
 from intact.errors import FileFormatError
 from intact.limits import RECORD_BYTES
 from intact.reading import read_bytes
 from intact.timings import Timings, check_table
 
-VERSION = 1
+VERSION = 2
+_WITHOUT_DIGEST = 1
 
 
 class TuneRecord:
@@ -52,7 +57,7 @@ class TuneRecord:
         """Write the file, whole or not at all."""
         if self._path is not None:
             content = {"version": VERSION, "latencies": self._latencies.machines, "studies": self._studies}
-            text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
+            text = json.dumps(seal(content), indent=1, sort_keys=True, allow_nan=False) + "\n"
             with replacing(self._path) as file:
                 file.write(text.encode())
 
@@ -93,11 +98,13 @@ def _read(path: str | os.PathLike[str]) -> tuple[Timings, dict[str, dict[str, An
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = None
-    if not (
-        isinstance(content, dict) and content.get("version") == VERSION and _sound(content.get("studies"))
-    ):
+    version = content.get("version") if isinstance(content, dict) else None
+    is_whole = version == _WITHOUT_DIGEST or (version == VERSION and is_sealed(content))
+    if not is_whole or not _sound(content.get("studies")):
+        damaged = version == VERSION and not is_whole
         raise FileFormatError(
-            where, "something else", f"a record of `intact tune`, version {VERSION}",
+            where, "content that does not match its checksum" if damaged else "something else",
+            f"a record of `intact tune`, version {VERSION}",
             "name another file, or remove this one",
         )  # fmt: skip
     return Timings(check_table(content.get("latencies"), where)), content["studies"]

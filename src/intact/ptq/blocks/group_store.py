@@ -1,7 +1,9 @@
 """Keeps codes in a folder as they are chosen, so that an interrupted quantization goes on where it stopped.
 
 A file is called by the digest of all that its codes depend on: the weights, what they multiply, the format
-and the method. So a file is never wrong, and other models and settings may share the folder.
+and the method. So a file is never wrong, and other models and settings may share the folder. Its metadata
+hold the digest of its tensors, so damage is refused. Files of versions before that have other names: nothing
+could tell whether they are damaged, and their codes are chosen again.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.checksums import digest_of
 from intact.errors import FileAccessError, FileFormatError, IntactError
 from intact.formats import SafetensorsFile, StoredTensor, write_safetensors
 from intact.numerics import BlockWeights
@@ -20,7 +23,8 @@ from intact.ptq.blocks.block_format import BlockFormat, Reals
 from intact.ptq.blocks.channel_scales import STRENGTH
 from intact.ptq.blocks.round_group import InputMoments, Recipe, RoundedGroup, round_group
 
-_VERSION = "1"  # of the rounding methods: a change of their codes makes it 2
+_VERSION = "2"  # of the rounding methods and of the files: whoever changes codes or tensors, counts on
+_DIGEST = "intact.state.sha256"
 
 
 class GroupStore:
@@ -81,13 +85,15 @@ def _write(path: Path, rounded: RoundedGroup) -> None:
     }  # fmt: skip
     arrays = {name: np.ascontiguousarray(part) for name, part in parts.items() if part is not None}
     tensors = {name: StoredTensor(array.dtype, array.shape) for name, array in arrays.items()}
-    write_safetensors(path, tensors, arrays.__getitem__)
+    write_safetensors(path, tensors, arrays.__getitem__, {_DIGEST: digest_of(_VERSION, arrays)})
 
 
 def _read(path: Path, grid: BlockFormat, shape: tuple[int, ...]) -> RoundedGroup:
     file = SafetensorsFile(path)
     try:
         parts = {name: file.read(name) for name in file.tensors}
+        if file.metadata != {_DIGEST: digest_of(_VERSION, parts)}:
+            raise KeyError("checksum")
         weights = BlockWeights(
             parts["codes"], grid.name, parts["scales"], grid.block_size, zero_points=parts.get("zero_points")
         )
@@ -97,7 +103,7 @@ def _read(path: Path, grid: BlockFormat, shape: tuple[int, ...]) -> RoundedGroup
             raise KeyError("shapes")
     except (KeyError, IntactError) as error:
         raise FileFormatError(
-            f"file '{path}'", "other tensors than those of a group of layers", "what was written there",
-            "remove the file: its codes are chosen again",
+            f"file '{path}'", "damaged content, or other tensors than those of a group of layers",
+            "what was written there", "remove the file: its codes are chosen again",
         ) from error  # fmt: skip
     return RoundedGroup(weights, channel_scales, errors)

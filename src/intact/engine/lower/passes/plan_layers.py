@@ -94,16 +94,19 @@ def layers_of(
         model: What the steps were chosen for: it names their nodes.
         reasons: Why nodes have no step of their own, or none in codes, by name.
     """
-    placed = _PlacedNodes(placement, model, reasons)
+    placed = _PlacedNodes(plan, placement, model, reasons)
     runs = [*_native(plan.steps, placed), *_outside(plan.steps, placed)]
     runs.sort(key=lambda run: min(placed.position[name] for name in run.nodes))
-    return tuple(placed.layer(plan, run) for run in runs)
+    return tuple(placed.layer(run) for run in runs)
 
 
 class _PlacedNodes:
-    """Looks up the place, the layer and the part of each node by its name."""
+    """Looks up the place, the layer and the part of each node by its name, and who makes what in the plan."""
 
-    def __init__(self, placement: Placement, model: Model, reasons: Mapping[str, str]) -> None:
+    def __init__(self, plan: Plan, placement: Placement, model: Model, reasons: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._wide = {step.y for step in plan.steps if isinstance(step, FakeQuantize)}
+        self._quantizers = {step.y: step for step in plan.steps if isinstance(step, DynamicQuantize)}
         nodes = {node.name or "": node for node in model.graph if not is_pair(node)}
         self.position = {name: i for i, name in enumerate(nodes)}
         self._op_types = {name: node.op_type for name, node in nodes.items()}
@@ -116,16 +119,19 @@ class _PlacedNodes:
             self.layers |= dict.fromkeys(layer.nodes, layer)
             self._parts |= {name: part for part in fusion.parts for name in part[1]}
 
-    def layer(self, plan: Plan, run: _Run) -> Layer:
+    def layer(self, run: _Run) -> Layer:
         """Return the layer that explain shows for `run`: placement's own words where they are true."""
         nodes = sorted(run.nodes, key=self.position.__getitem__)
         main = next((s.name for s in run.steps if s.name in run.nodes and _computes_with_codes(s)), "")
         main = main or next((s.name for s in run.steps if s.name in run.nodes), nodes[0])
-        placed, precision = self.layers.get(main), "float" if run.outside else _precision(plan, run.steps)
+        placed, precision = (
+            self.layers.get(main),
+            "float" if run.outside else _precision(self._plan, run.steps),
+        )
         if placed is not None and set(placed.nodes) == run.nodes and placed.name in run.nodes:
             main = placed.name
         layer = Layer(main, self._op_types[main], tuple(nodes), precision, self._label(nodes), "")
-        return replace(layer, reason=self._reason(plan, run, layer, placed))
+        return replace(layer, reason=self._reason(run, layer, placed))
 
     def _label(self, nodes: Sequence[str]) -> str:
         """Return the parts that lie in `nodes` as a whole, and the other nodes by themselves."""
@@ -140,7 +146,7 @@ class _PlacedNodes:
         """Return why the nodes have no step, or none in codes."""
         return "; ".join(dict.fromkeys(self._reasons[n] for n in nodes if n in self._reasons))
 
-    def _reason(self, plan: Plan, run: _Run, layer: Layer, placed: Layer | None) -> str:
+    def _reason(self, run: _Run, layer: Layer, placed: Layer | None) -> str:
         if run.outside:
             why = self._why(layer.nodes)
             first = f"{placed.reason}; " if placed is not None and placed.precision == "float" else ""
@@ -148,15 +154,50 @@ class _PlacedNodes:
         reads_blocks = any(isinstance(step, _ON_FLOATS) for step in run.steps)
         same = placed is not None and placed.precision == layer.precision and not reads_blocks
         if placed is not None and same and (layer.precision == "float" or set(placed.nodes) == run.nodes):
-            why = self._why(layer.nodes) if _reads_16_bits(plan, run) else ""
+            why = self._why(layer.nodes) if self._reads_16_bits(run) else ""
             return f"{placed.reason}; {why}" if why else placed.reason
-        reason = _layer_summary(plan, run.steps, layer.precision)
+        reason = self._summary(run.steps, layer.precision)
         if layer.precision == "float" and (why := self._why(layer.nodes)):
             reason += f": {why}"
         apart = [n for n in placed.nodes if n not in run.nodes] if placed is not None else []
         if apart and placed is not None and placed.name == layer.name:
             reason += f"; {' and '.join(map(repr, apart))} of {placed.fused} could not be taken in"
         return reason
+
+    def _reads_16_bits(self, run: _Run) -> bool:
+        """Return whether it computes in floats of a pair that it could have multiplied the codes of (N62)."""
+        return any(name in self._wide for step in run.steps for name in reads(step))
+
+    def _summary(self, steps: Sequence[Step], precision: Precision) -> str:
+        """Say what a layer multiplies, and what it writes."""
+        plan, outputs = self._plan, [name for step in steps for name in writes(step)]
+        inside = {name for step in steps for name in reads(step)}
+        ends = [name for name in outputs if name not in inside or name in plan.outputs]
+        written = "int8" if all(plan.tensors[name].codes is not None for name in ends) else "float"
+        if any(getattr(step, "low", "") for step in steps if isinstance(step, _SUMS)):
+            return f"it multiplies codes of 16 bits by int8 weights, in integers; it writes {written}"
+        if product := next((step for step in steps if _multiplies_blocks_of_codes(step)), None):
+            states = any(isinstance(step, DynamicRecurrent) for step in steps)
+            return self._numerics_of(product) + ("; its states are codes in each step" if states else "")
+        if floats := next((step for step in steps if isinstance(step, _ON_FLOATS)), None):
+            return f"it multiplies floats by the floats of {_weights_of(floats)}; it writes {written}"
+        if any(isinstance(step, _SUMS) for step in steps):
+            return f"all that it multiplies comes in int8; it writes {written}"
+        if precision == "int8":
+            return "codes come in and go out"
+        return f"a native step computes it in float; it writes {written}"
+
+    def _numerics_of(self, product: BlockLinear | ChosenBlockLinear | DynamicConv) -> str:
+        """Say what a product with dynamic ranges multiplies."""
+        quantize = self._quantizers.get(product.x)
+        of_x = (
+            "one range for all" if quantize is None or not quantize.block
+            else f"a range per {quantize.block}"
+        )  # fmt: skip
+        return (
+            f"it multiplies {self._plan.tensors[product.x].dtype} codes with {of_x} of its input by "
+            f"{_weights_of(product)}, in integers; it writes float"
+        )
 
 
 def _native(steps: Sequence[Step], placed: _PlacedNodes) -> list[_Run]:
@@ -203,31 +244,6 @@ def _data(step: Step) -> list[str]:
     return [name for name in (*reads(step), *writes(step)) if name != index]
 
 
-def _reads_16_bits(plan: Plan, run: _Run) -> bool:
-    """Return whether it computes in floats of a pair that it could have multiplied the codes of (N62)."""
-    wide = {step.y for step in plan.steps if isinstance(step, FakeQuantize)}
-    return any(wide.intersection(reads(step)) for step in run.steps)
-
-
-def _layer_summary(plan: Plan, steps: Sequence[Step], precision: Precision) -> str:
-    outputs = [name for step in steps for name in writes(step)]
-    inside = {name for step in steps for name in reads(step)}
-    ends = [name for name in outputs if name not in inside or name in plan.outputs]
-    written = "int8" if all(plan.tensors[name].codes is not None for name in ends) else "float"
-    if any(getattr(step, "low", "") for step in steps if isinstance(step, _SUMS)):
-        return f"it multiplies codes of 16 bits by int8 weights, in integers; it writes {written}"
-    if product := next((step for step in steps if _multiplies_blocks_of_codes(step)), None):
-        states = any(isinstance(step, DynamicRecurrent) for step in steps)
-        return _numerics_of(plan, product) + ("; its states are codes in each step" if states else "")
-    if floats := next((step for step in steps if isinstance(step, _ON_FLOATS)), None):
-        return f"it multiplies floats by the floats of {_weights_of(floats)}; it writes {written}"
-    if any(isinstance(step, _SUMS) for step in steps):
-        return f"all that it multiplies comes in int8; it writes {written}"
-    if precision == "int8":
-        return "codes come in and go out"
-    return f"a native step computes it in float; it writes {written}"
-
-
 _ON_CODES = (BlockLinear, ChosenBlockLinear, DynamicConv)
 _ON_FLOATS = (BlockFloatLinear, ChosenBlockLinear)
 
@@ -239,20 +255,6 @@ def _multiplies_blocks_of_codes(step: Step) -> TypeGuard[BlockLinear | ChosenBlo
 
 def _computes_with_codes(step: Step) -> bool:
     return isinstance(step, _INTEGER) or _multiplies_blocks_of_codes(step)
-
-
-def _numerics_of(plan: Plan, product: BlockLinear | ChosenBlockLinear | DynamicConv) -> str:
-    """Say what a product with dynamic ranges multiplies."""
-    makers = (step for step in plan.steps if isinstance(step, DynamicQuantize) and step.y == product.x)
-    quantize = next(makers, None)
-    of_x = (
-        "one range for all" if quantize is None or not quantize.block
-        else f"a range per {quantize.block}"
-    )  # fmt: skip
-    return (
-        f"it multiplies {plan.tensors[product.x].dtype} codes with {of_x} of its input by "
-        f"{_weights_of(product)}, in integers; it writes float"
-    )
 
 
 def _weights_of(product: BlockLinear | BlockFloatLinear | ChosenBlockLinear | DynamicConv) -> str:
