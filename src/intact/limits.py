@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 
 @dataclass(frozen=True)

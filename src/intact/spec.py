@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from intact.errors import QuantValueError
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 MIN_BITS, MAX_BITS = 2, 16
 

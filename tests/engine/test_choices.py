@@ -220,7 +220,7 @@ def test_timings_come_back_as_they_went_and_merge():
     assert Timings.parse(timings.serialize()).machines == {"m": {"a": 1.0, "b": 2.0}}
     timings.add(Timings({"m": {"a": 9.0, "c": 3.0}, "n": {"d": 4.0}}))
     assert timings.machines["m"] == {"a": 1.0, "b": 2.0, "c": 3.0} and timings.machines["n"] == {"d": 4.0}
-    assert json.loads(timings.serialize())["version"] == 1
+    assert json.loads(timings.serialize())["version"] == 2
 
 
 def test_a_profile_says_by_what_forms_were_chosen(plan):

@@ -196,7 +196,7 @@ LEFT = {
     ),
     "packed queries": ("MultiHeadAttention", {"q": real(B, S, N, 3, D)}, {}, ["q"], {}),
     "weights that are an input": ("Attention", {"x": X, "w": QKV["w"]}, {"b": QKV["b"]}, ["x", "w", "b"], {}),
-    "batches turned": ("FusedMatMul", {"x": MATRIX, "z": MATRIX}, {}, ["x", "z"], {"transBatchA": 1}),
+    "batches turned": ("FusedMatMul", {"x": MATRIX, "z": real(4, 6, 5)}, {}, ["x", "z"], {"transBatchA": 1}),
     "an activation that is not known": (
         "FusedConv", {"x": IMAGE}, KERNEL, ["x", "w", "c"], {"activation": "Softsign"}
     ),

@@ -38,7 +38,7 @@ from intact.engine.steps.base.wiring import constants
 from intact.engine.user_arrays import as_input, as_output, strides_of
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.timings import Timings
 
 Arrays = Mapping[str, Any]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.steps import Shape
 from intact.limits import KEPT_BYTES
-from intact.processes.forks import renew_in_child
+from intact.processes import renew_in_child
 
 Key = tuple[object, ...]
 """Shapes of the inputs, and the values of some, in the model's order; then what values made of sizes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from intact.graph.core.edit import settle
+from intact.graph.core.fold_dequantizers import fold_dequantizers
 from intact.graph.core.notes import Note
 from intact.graph.core.order import move_constants_first
 from intact.graph.core.prune import lift_constants, prune
@@ -48,6 +49,7 @@ READ_OUTPUTS = Pass("open the sizes of outputs that are read", forget_sizes_of_r
 OUTPUTS = Pass("open the sizes of outputs", forget_sizes_of_outputs)
 SETTLE = silent("settle what constants are", settle)
 FLOAT16 = Pass("compute float16 as float32", widen_float16)
+FOLD_DEQUANTIZERS = Pass("compute dequantizers within loops", fold_dequantizers)
 CONSTANTS_FIRST = silent("put constants first", move_constants_first)
 WEIGHT_MOVES = Pass("move codes of weights", move_stored_weights)
 STRIP_DYNAMIC = Pass("make layers that quantize as they run float", strip_dynamic, shapes=True)
@@ -56,8 +58,8 @@ LIFT_CONSTANTS = silent("lift constants", lift_constants)
 PRUNE = silent("drop what nobody reads", prune)
 
 NORMALIZE: tuple[Stage, ...] = (
-    silent("write out functions once more", INLINE), CONSTANTS_FIRST, *CONTRIB_PAIRS, QOPERATORS, INTEGER,
-    CODE_BOUNDS, GATHERED_CODES, WEIGHT_MOVES, INT8_WEIGHTS,
+    silent("write out functions once more", INLINE), FOLD_DEQUANTIZERS, CONSTANTS_FIRST, *CONTRIB_PAIRS,
+    QOPERATORS, INTEGER, CODE_BOUNDS, GATHERED_CODES, WEIGHT_MOVES, INT8_WEIGHTS,
 )  # fmt: skip
 """A quantized file in Q/DQ form: no operator on codes, no pair of ONNX Runtime's, weights as int8.
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from intact.kernels import _native
 from intact.kernels.program import View
 from intact.kernels.registry import kernels_in_use
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 
 @dataclass(frozen=True)

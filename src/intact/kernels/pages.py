@@ -12,7 +12,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.processes.forks import renew_in_child
+from intact.processes import renew_in_child
 
 ALIGNMENT = 64
 """Arrays begin at a multiple of a cache line."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from intact.graph import Constants, Model, Node, Value, ops
 from intact.graph.ops import may_move
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 FLOATS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
 

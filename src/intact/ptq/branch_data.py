@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from intact.graph import Branch, Model, Session, inputs_behind, part
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.ptq.data.batches import open_data
 from intact.ptq.data.model_inputs import Feeds, inputs_of
 from intact.ptq.data.parallel_runs import THREADS

@@ -17,7 +17,7 @@ from intact.errors import QuantValueError
 from intact.graph import Model, PicklableModel
 from intact.job_pool import InProcess, JobPool
 from intact.placement import Layer
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.ptq import keep_if_read_once, open_batches
 from intact.ptq.analysis import settings_of
 from intact.ptq.data import BatchSplitter, Feeds, inputs_of

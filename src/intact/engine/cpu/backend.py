@@ -24,7 +24,7 @@ from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import retry_with_sizes
 from intact.engine.steps import Shape, Step
 from intact.kernels import ThreadPool, machine
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.timings import Timings
 
 _STEP_BYTES = 1536

@@ -17,7 +17,7 @@ from intact.engine.steps import Shape, Step
 from intact.engine.steps.base.wiring import writes
 from intact.kernels import NEAR_BYTES, Context, HostedBound, HostedPlan, Program, ThreadPool, kernels_in_use
 from intact.limits import ENGINE_BYTES
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from intact.engine.shapes import SizesDiffer, fallback_shapes
 from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, Step, Tensor
 from intact.engine.steps.base.wiring import writes
 from intact.errors import QuantValueError
-from intact.processes.forks import never_free, renew_in_child
+from intact.processes import never_free, renew_in_child
 
 if TYPE_CHECKING:
     from intact.graph import Session

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from intact.graph.core.build import Inserter, Namer, replace
 from intact.graph.core.constants import Constants
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 
 class Scene:

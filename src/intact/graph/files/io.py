@@ -21,6 +21,7 @@ from intact.graph.core.without_weights import (
     without_weights,
 )
 from intact.graph.infer.inference import infer_proto_shapes
+from intact.graph.infer.runtime_inference import hide_runtime_operators
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.reading import read_bytes
 
@@ -101,6 +102,7 @@ def _check(skeleton: onnx.ModelProto) -> None:
         for output in skeleton.graph.output:
             if output.type.HasField("tensor_type"):  # the checker demands a shape, and runtimes do without
                 output.type.tensor_type.shape.SetInParent()
+        hide_runtime_operators(skeleton)
         onnx.checker.check_model(skeleton)
     except (onnx.checker.ValidationError, FileFormatError) as error:
         halves = any(t.data_type == onnx.TensorProto.BFLOAT16 for t in skeleton.graph.initializer)

@@ -17,7 +17,7 @@ from intact.graph.core.scene import Scene
 from intact.graph.infer.inference import HAS_SHAPES
 from intact.graph.ops import attributes
 from intact.graph.ops.attributes import subgraphs
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 SIDES = {"then_branch": True, "else_branch": False}
 """The branches of an If, and the condition under which each is taken."""

@@ -16,8 +16,8 @@ from intact.graph.core.error_text import first_line
 from intact.graph.core.proto import INFERRED, node_graphs, proto_graphs
 from intact.graph.core.without_weights import say_onesided, to_proto_without_weights
 from intact.graph.infer.ceil_mode_pools import behind_pools, infer_with_pools
+from intact.graph.infer.runtime_inference import infer_runtime_operators
 from intact.graph.infer.shape_vector_limits import vectors_stay_small
-from intact.graph.infer.stand_ins import infer_with_stand_ins
 from intact.graph.ops.attributes import subgraphs
 
 _NODE = re.compile(r"\(op_type:\s*([^,)]*)(?:, node name: ([^)]*))?\)\s*:?\s*")
@@ -128,7 +128,7 @@ def infer_proto_shapes(skeleton: onnx.ModelProto, *, follow: bool = True) -> onn
         for node in graph.node:
             say_onesided(node)
     try:
-        return infer_with_stand_ins(
+        return infer_runtime_operators(
             skeleton, lambda whole: infer_with_pools(whole, lambda proto: _infer(proto, follow, strict=True))
         )
     except _ERRORS as error:
@@ -136,7 +136,7 @@ def infer_proto_shapes(skeleton: onnx.ModelProto, *, follow: bool = True) -> onn
     text = first_line(problem, 1000)
     if _within_operator(text):
         try:
-            return infer_with_stand_ins(skeleton, lambda proto: _infer(proto, follow, strict=False))
+            return infer_runtime_operators(skeleton, lambda proto: _infer(proto, follow, strict=False))
         except _ERRORS as error:
             text = first_line(error, 1000)
     raise _wrong(text) from problem

@@ -14,7 +14,6 @@ import onnx_ir as ir
 from intact.errors import UnsupportedError
 from intact.graph import ops
 from intact.graph.core.build import Writer, is_read, sum_of, take_place
-from intact.graph.core.edit import set_shape
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
@@ -47,12 +46,10 @@ class _Rule:
     Attributes:
         write: Makes its outputs in order; None, and no node, where it cannot.
         makes: The outputs that it can make.
-        ranks: Of these, where it needs sizes of what is in front of it, which others of its kind may make.
     """
 
     write: Callable[[Writer, ir.Node, Inputs], Sequence[ir.Value] | None]
     makes: tuple[int, ...] = (0,)
-    ranks: tuple[int, ...] = ()
 
 
 def _decompose_fused(node: ir.Node, scene: Scene) -> Outcome:
@@ -91,20 +88,6 @@ def require_portable(model: ir.Model) -> None:
                 "operators of ONNX",
                 "take the file that this one was made from, or save it with ORT_ENABLE_EXTENDED at most",
             )  # fmt: skip
-
-
-def _tell_ranks(model: ir.Model) -> None:
-    """Declare ranks of the outputs of attentions: ONNX's inference ends at unknown operators."""
-    stored_dtypes = {value.dtype for value in model.graph.initializers.values()}
-    for node in model.graph:
-        rule = _RULES.get(node.op_type) if any(rewrite.is_for(node) for rewrite in FUSED) else None
-        for at, rank in zip(rule.makes, rule.ranks, strict=False) if rule is not None else ():
-            kinds = [x.dtype for x in node.inputs if x is not None and x.dtype in _FLOATS]
-            if at < len(node.outputs) and (kinds or not stored_dtypes & {*_FLOATS[2:]}):
-                output = node.outputs[at]
-                output.type = output.type or ir.TensorType(kinds[0] if kinds else _T.FLOAT)
-                if output.shape is None:
-                    set_shape(output, [None] * rank)
 
 
 def _gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
@@ -278,7 +261,7 @@ _LAYERS = {
     "FusedGemm": _Rule(_gemm),
     "FusedMatMul": _Rule(_matmul),
     "Gelu": _Rule(_gelu),
-    "QAttention": _Rule(quantized_self_attention, (0, 1), (3, 5)),
+    "QAttention": _Rule(quantized_self_attention, (0, 1)),
     "QMoE": _Rule(quantized_experts),
     "QuickGelu": _Rule(_quick_gelu),
     "SimplifiedLayerNormalization": _Rule(_plain_rms),
@@ -288,10 +271,10 @@ _LAYERS = {
 _ROTARY = {"RotaryEmbedding": _Rule(_rotary)}
 _EXPERTS = {"MoE": _Rule(experts)}
 _ATTENTIONS = {
-    "Attention": _Rule(self_attention, (0, 1), (3, 5)),
-    "GroupQueryAttention": _Rule(group_query, (0, 1, 2), (3, 4, 4)),
-    "MultiHeadAttention": _Rule(multi_head, (0, 1, 2), (3, 4, 4)),
-    "QAttention": _Rule(quantized_self_attention, (0, 1), (3, 5)),
+    "Attention": _Rule(self_attention, (0, 1)),
+    "GroupQueryAttention": _Rule(group_query, (0, 1, 2)),
+    "MultiHeadAttention": _Rule(multi_head, (0, 1, 2)),
+    "QAttention": _Rule(quantized_self_attention, (0, 1)),
 }
 _RULES = {**_LAYERS, **_EXPERTS, **_ROTARY, **_ATTENTIONS}
 
@@ -302,7 +285,7 @@ def _rewrite(name: str, operators: Iterable[str], *domains: str) -> Rewrite:
         _decompose_fused,
         tuple(operators),
         (*domains, MICROSOFT),
-        requires=Requires(opset=_OPSET, prepare=_tell_ranks),
+        requires=Requires(opset=_OPSET),
         ensures=Ensures(shapes=True),
     )
 

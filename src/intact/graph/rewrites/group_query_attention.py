@@ -27,7 +27,7 @@ from intact.graph.rewrites.decompose_attention import (
 )
 from intact.graph.rewrites.rotary_embedding import angles_at, rotate_pairs
 from intact.numerics import CACHE_DTYPES, SCALE_BYTES
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 _T = ir.DataType
 _INPUTS = 11  # the further_inputs are sinks, scales of caches, norms and padded chunks

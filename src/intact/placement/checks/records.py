@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intact.graph import Constants, Model, Node, Value
 from intact.graph.ops import DequantizeLinear, QuantizeLinear
 from intact.placement.placement_graph import is_pair, is_quantize, shape_of
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 SCALE, ZERO_POINT = 1, 2
 

@@ -11,7 +11,7 @@ from intact.placement.checks.records import Half
 from intact.placement.placement_graph import Op, Reader, View, is_dequantize, is_quantize, shape_of
 from intact.placement.records import Finding
 from intact.placement.rules.weighted import weight_axis
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 _FOREIGN = {
     "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "QLinearAdd",

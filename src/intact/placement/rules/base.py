@@ -12,7 +12,7 @@ from intact.placement.log_products import before_logarithms
 from intact.placement.placement_graph import Op, Reader, View, may_be_float
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 Kind = Literal["multiplies", "projects", "joins", "computes", "moves"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.graph import Model, PicklableModel, Session
 from intact.job_pool import JobPool
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.progress import Progress
 from intact.ptq.analysis.model_segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.partial_quantization import QuantizedReads, segment_session

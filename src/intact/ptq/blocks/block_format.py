@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.numerics import BlockWeights, code_values, integer_format
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.spec import check_block_size
 
 Reals = NDArray[np.float32]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from intact.calib import Calibration
 from intact.graph import PicklableModel, Session
 from intact.job_pool import JobPool
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.ptq.measure.channel_statistics import ChannelEnds
 from intact.ptq.measure.holdout_samples import HoldoutSet
 from intact.ptq.measure.tensor_counter import CountedRun, Counter, CountingRequest, Run, session_of

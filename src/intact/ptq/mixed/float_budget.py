@@ -15,7 +15,7 @@ from math import inf
 
 from intact.errors import UnsupportedError
 from intact.graph import Model, is_op, ops
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.ptq.measure.output_errors import lowest_sqnr, relative_error
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.float_layers import keep_in_float

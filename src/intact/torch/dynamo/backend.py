@@ -19,7 +19,7 @@ from torch import Tensor, fx
 
 from intact.engine import Engine, Port
 from intact.errors import IntactError, QuantValueError, UnsupportedError
-from intact.processes.forks import renew_in_child
+from intact.processes import renew_in_child
 from intact.torch.compile_module import engine_of
 from intact.torch.dynamo.graph import DynamoGraph, holds_quantizers, is_constant
 from intact.torch.private_torch import DYNAMO_BACKENDS, REGISTER_DYNAMO_BACKEND, version_of

@@ -19,7 +19,7 @@ from intact import graph as onnx_graph
 from intact.graph import ops
 from intact.patterns import ends_of_path, exact, is_fitting, no_fit, no_path
 from intact.placement import Placement, Site, place
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.torch.graph_mode.dynamic_shapes import TracedCalls, place_by_fixed_sizes
 from intact.torch.graph_mode.input_markers import DOMAIN
 from intact.torch.graph_mode.model_calls import ModelCall

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.progress import Progress
 from intact.torch.models.batches import Forward
 from intact.torch.models.modules import deep_copy

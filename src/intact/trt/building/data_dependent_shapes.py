@@ -17,7 +17,7 @@ from intact.engine import Engine, Plan, Port, as_input
 from intact.engine.steps import FallbackSubgraph, Tensor
 from intact.errors import QuantValueError
 from intact.graph import Composer
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor
 from intact.trt.base.operation_enums import TripLimit

@@ -13,7 +13,7 @@ import numpy as np
 from intact.engine.lower import lower
 from intact.errors import IntactError, QuantValueError
 from intact.graph import Composer, load, weights_in, with_weights
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 from intact.reading import read_bytes
 from intact.trt.base.enums import ErrorCode, TensorLocation, WeightsRole
 from intact.trt.base.itensor import Weights, array_of

@@ -16,7 +16,7 @@ from intact.engine.steps.base.dims import names_in
 from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import QuantValueError
 from intact.graph import Constants, Model, Node, Value, find_data_dependent_shapes, is_op, ops
-from intact.processes.forks import cached_property
+from intact.processes import cached_property
 
 MOST_RANK = 6
 """Axes that native steps walk."""
