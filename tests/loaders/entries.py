@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from intact.engine import Engine
 from intact.errors import IntactError
 
 DECODER_FILES = ("config.json", "tokenizer_config.json", "quantize_config.json")
@@ -67,6 +68,18 @@ def onnx(data: bytes) -> None:
         _run_plan(path)
 
 
+def extreme(data: bytes) -> None:
+    """compile for both backends, and run on ones, ONNX Runtime's parts included."""
+    import intact
+
+    for backend in ("cpu", "reference"):
+        try:
+            engine = intact.compile(data, threads=1, backend=backend)
+        except IntactError:
+            continue
+        _run_on_ones(engine)
+
+
 def plan(data: bytes) -> None:
     """load, explain, and run on ones."""
     from intact.placement import explain
@@ -81,7 +94,10 @@ def plan(data: bytes) -> None:
 def _run_plan(path: Path) -> None:
     import intact
 
-    engine = intact.load(path, threads=1)
+    _run_on_ones(intact.load(path, threads=1))
+
+
+def _run_on_ones(engine: Engine) -> None:
     feeds = {}
     for port in engine.inputs:
         shape = [n if isinstance(n, int) else 2 for n in port.shape]
@@ -297,7 +313,7 @@ def _ours(act: Callable[[], object]) -> None:
 
 
 ENTRIES: dict[str, Callable[[bytes], None]] = {
-    "onnx": onnx, "plan": plan, "calib": calib, "trt": trt, "gguf": gguf, "weights": weights, "npz": npz,
+    "onnx": onnx, "extreme": extreme, "plan": plan, "calib": calib, "trt": trt, "gguf": gguf, "weights": weights, "npz": npz,
     "npy": npy, "image": image, "overrides": overrides, "tokenizer": tokenizer, "decoder": decoder,
     "template": template, "saved_model": saved_model,
 }  # fmt: skip

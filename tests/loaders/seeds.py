@@ -20,7 +20,7 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 from tests.engine.conftest import Qdq
 from tests.graph.test_fuzz_load import MODELS
-from tests.loaders import mutate, nodes, text_seeds, weight_seeds
+from tests.loaders import extremes, mutate, nodes, text_seeds, weight_seeds
 from tests.loaders.entries import folder
 from tests.loaders.few_bits import few_bits, labels
 
@@ -440,6 +440,7 @@ def _data(dice: random.Random, data: bytes) -> bytes:
 
 _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "onnx": _onnx,
+    "extreme": extremes.seeds,
     "plan": _plans,
     "calib": _calib,
     "trt": _trt,
@@ -456,6 +457,7 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
 }
 _CHANGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "onnx": _change_onnx,
+    "extreme": extremes.change,
     "plan": _change_plan,
     "calib": _change_calib,
     "trt": lambda dice, data: mutate.text(
