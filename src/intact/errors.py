@@ -104,16 +104,27 @@ class ClashingInstallationError(IntactError, ImportError):
     """Another project's files lie in the folder of this package."""
 
 
+_LONGEST_PATH, _LONGEST_NAME = 4095, 255
+
+
 def require_path(path: object) -> None:
     """Refuse anything that does not name a file.
 
     Raises:
         QuantValueError: `path` is no str, bytes or `os.PathLike`.
+        FileAccessError: No system has files of such a name: Path.exists, for one, raises an error of its own.
     """
     if not isinstance(path, str | bytes | os.PathLike):
         raise QuantValueError(
             "path", f"a {type(path).__name__}", "the name of a file", "give a str or a Path"
         )
+    name = os.fsencode(path)
+    if b"\0" in name or len(name) > _LONGEST_PATH or max(map(len, name.split(b"/"))) > _LONGEST_NAME:
+        shown = os.fsdecode(name[:60]).replace("\0", "\\0")
+        raise FileAccessError(
+            f"file '{shown}'", f"a name of {len(name)} bytes, or with a zero byte",
+            f"names of at most {_LONGEST_NAME} bytes", "correct the path",
+        )  # fmt: skip
 
 
 class MissingExtraError(IntactError, ImportError):

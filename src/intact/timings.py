@@ -21,7 +21,7 @@ from typing import Any
 
 from intact.atomic import replacing
 from intact.checksums import is_sealed, seal
-from intact.errors import FileFormatError
+from intact.errors import FileFormatError, require_path
 from intact.limits import RECORD_BYTES
 from intact.reading import read_bytes
 
@@ -93,6 +93,7 @@ class Timings:
             FileFormatError: As for `parse`.
             FileAccessError: It cannot be read.
         """
+        require_path(path)
         if not Path(path).exists():
             return cls()
         return cls.parse(read_bytes(path), f"file '{os.fspath(path)}'")

@@ -13,6 +13,7 @@ from tests.onnx_models import onnx_model
 import intact
 from intact import graph
 from intact.engine.steps import FallbackSubgraph
+from intact.errors import FileFormatError
 from intact.graph.ops import MICROSOFT
 from intact.graph.rewrites.decompose_contrib import FUSED
 
@@ -150,19 +151,25 @@ LEFT = {
     "a window as the cache": {"sliding_window_cache": 1, "local_window_size": 4},
     "codes as the cache": {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR"},
     "turned by angles that it does not read": {"do_rotary": 1},
-    "keys that fit no queries": {"kv_num_heads": 3},
 }
 
 
 @pytest.mark.parametrize("name", LEFT)
 def test_what_has_no_exact_form_stays(name):
-    proto, _ = model(NEXT, **{key: value for key, value in LEFT[name].items() if key != "kv_num_heads"})
-    for attribute in proto.graph.node[0].attribute:
-        if attribute.name == "kv_num_heads":
-            attribute.i = LEFT[name].get("kv_num_heads", K)
+    proto, _ = model(NEXT, **LEFT[name])
     loaded = graph.load(proto)
     assert graph.run_stages(loaded, FUSED) == []
     assert [node.op_type for node in loaded.graph] == ["GroupQueryAttention"]
+
+
+@pytest.mark.parametrize("heads", [0, 3, 2**62])
+def test_keys_that_fit_no_queries_are_refused(heads: int) -> None:
+    proto, _ = model(NEXT)
+    for attribute in proto.graph.node[0].attribute:
+        if attribute.name == "kv_num_heads":
+            attribute.i = heads
+    with pytest.raises(FileFormatError, match="heads"):
+        graph.load(proto)
 
 
 def decoder(layers: int = 2, hidden: int = 64) -> onnx.ModelProto:

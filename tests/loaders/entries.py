@@ -313,9 +313,9 @@ def _ours(act: Callable[[], object]) -> None:
 
 
 ENTRIES: dict[str, Callable[[bytes], None]] = {
-    "onnx": onnx, "extreme": extreme, "plan": plan, "calib": calib, "trt": trt, "gguf": gguf, "weights": weights, "npz": npz,
-    "npy": npy, "image": image, "overrides": overrides, "tokenizer": tokenizer, "decoder": decoder,
-    "template": template, "saved_model": saved_model,
+    "onnx": onnx, "extreme": extreme, "plan": plan, "calib": calib, "trt": trt, "gguf": gguf,
+    "weights": weights, "npz": npz, "npy": npy, "image": image, "overrides": overrides,
+    "tokenizer": tokenizer, "decoder": decoder, "template": template, "saved_model": saved_model,
 }  # fmt: skip
 """Kind of file -> what reads it."""
 

@@ -20,6 +20,8 @@ WHOLE = (0, -1, 1, -2, 3, 99, 2**15, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2
 REALS = (0.0, -1.0, 1e-45, 3e38, float("inf"), float("-inf"), float("nan"))
 TEXTS = (b"", b"?", b"NONE", b"\xff", b"relu" * 40)
 SIZES = (0, -1, 1, 7, 2**31, 2**40, 2**62)
+_LONG = ("steps", "trip_count", "max_trip_count")
+"""Inputs that say how often a loop runs: as often as it is told is no fault."""
 _A = AttributeProto
 
 
@@ -75,15 +77,13 @@ def _fields(node: onnx.NodeProto) -> dict[str, int]:
 
     from intact.graph import ops
 
-    record = (
-        ops.record_of(ir.from_proto(node)) if not any(a.type == _A.GRAPH for a in node.attribute) else None
-    )
+    if any(a.type == _A.GRAPH for a in node.attribute):
+        return {}
+    record = ops.record_of(ir.from_proto(node))
     kinds = {"int": _A.INT, "float": _A.FLOAT, "str": _A.STRING, "tuple[int, ...]": _A.INTS}
-    annotations = (
-        {} if record is None else {f.name: str(f.type) for f in record.__dataclass_fields__.values()}
-    )
-    return {name: kinds[text.partition(" |")[0]] for name, text in annotations.items()
-            if text.partition(" |")[0] in kinds}  # fmt: skip
+    fields = {} if record is None else record.__dataclass_fields__
+    types = {name: str(each.type).partition(" |")[0] for name, each in fields.items()}
+    return {name: kinds[text] for name, text in types.items() if text in kinds}
 
 
 def _value(dice: random.Random, kind: int, old: list[int]) -> Any:
@@ -134,27 +134,31 @@ def _constant(dice: random.Random, model: onnx.ModelProto) -> None:
         changed = np.resize(array, shape)
     else:
         changed = np.array(array)
-        if changed.dtype.kind == "i" and changed.size:
-            info = np.iinfo(changed.dtype)
-            changed.flat[dice.randrange(changed.size)] = dice.choice(
-                [n for n in WHOLE if info.min <= n <= info.max]
-            )
-        elif changed.dtype.kind == "f" and changed.size:
-            changed.flat[dice.randrange(changed.size)] = dice.choice(REALS)
+        if changed.dtype.kind in "if" and changed.size:
+            changed.flat[dice.randrange(changed.size)] = _number(dice, changed.dtype)
     tensor.CopyFrom(numpy_helper.from_array(changed, tensor.name))
 
 
 def _fix_input(dice: random.Random, model: onnx.ModelProto) -> None:
     """Let an input of integers be a constant with extreme numbers."""
-    whole = [info for info in model.graph.input if info.type.tensor_type.elem_type in (6, 7)]
+    whole = [
+        info for info in model.graph.input
+        if info.type.tensor_type.elem_type in (6, 7) and info.name not in _LONG
+    ]  # fmt: skip
     if not whole:
         return
     info = dice.choice(whole)
     shape = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
     dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-    limits = np.iinfo(dtype)
-    array = np.array([dice.choice([n for n in WHOLE if limits.min <= n <= limits.max])
-                      for _ in range(min(int(np.prod(shape)), 64))], dtype)  # fmt: skip
+    array = np.array([_number(dice, dtype) for _ in range(min(int(np.prod(shape)), 64))], dtype)
     if array.size == int(np.prod(shape)):
         model.graph.initializer.append(numpy_helper.from_array(array.reshape(shape), info.name))
         model.graph.input.remove(info)
+
+
+def _number(dice: random.Random, dtype: np.dtype[Any]) -> float:
+    """Return an extreme number that a dtype has."""
+    if dtype.kind == "f":
+        return dice.choice(REALS)
+    info = np.iinfo(dtype)
+    return dice.choice([n for n in WHOLE if info.min <= n <= info.max])

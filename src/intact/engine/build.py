@@ -14,7 +14,7 @@ from intact.engine.backend import Backend, Options, Packed
 from intact.engine.engine import Engine
 from intact.engine.files import plan_files as files
 from intact.engine.plan import Plan
-from intact.errors import QuantValueError
+from intact.errors import QuantValueError, require_path
 from intact.kernels import alternatives, kernel_list, kernels_in_use
 from intact.timings import Timings
 
@@ -62,6 +62,8 @@ def compile(
         if cache_path
         else Timings()
     )
+    if isinstance(source, str | os.PathLike):
+        require_path(source)
     if isinstance(source, str | os.PathLike) and Path(source).is_file() and files.is_plan(source):
         engine = load(source, threads=threads, deterministic=deterministic, backend=backend, timings=timings)
     else:

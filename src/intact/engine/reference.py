@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from time import perf_counter
 from typing import Any
 
@@ -22,6 +23,7 @@ from intact.engine.steps import FallbackSubgraph, Shape, Step
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.wiring import writes
 from intact.errors import IntactError, QuantValueError
+from intact.limits import ENGINE_BYTES
 
 
 def evaluate(
@@ -73,7 +75,7 @@ def _evaluate(run: Run, step: Step) -> None:
             step.evaluate(run)
     except IntactError:
         raise
-    except ValueError as error:  # of NumPy, about shapes that fit each other for other inputs alone
+    except (ValueError, MemoryError) as error:  # of NumPy, about shapes that fit for other inputs alone
         where, fix = f"step '{step.name}'", "give inputs of the shapes that the model was made for"
         raise QuantValueError(where, f"'{error}'", "sizes that fit each other", fix) from error
 
@@ -111,7 +113,11 @@ class ReferenceBackend:
                 plan, step, input_shapes, lambda part: part.session(plan.constants, plan.tensors, 1)
             )
 
-        return ReferenceExecutable(plan, infer_shapes(plan, shapes, fallback))
+        made = infer_shapes(plan, shapes, fallback)
+        for name, shape in made.items():
+            nbytes = prod(shape) * np.dtype(plan.tensors[name].stored_dtype).itemsize
+            ENGINE_BYTES.check(nbytes, f"tensor '{name}'", QuantValueError)
+        return ReferenceExecutable(plan, made)
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Return every tensor, as `evaluate` does."""

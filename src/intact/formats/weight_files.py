@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from intact.errors import FileAccessError, FileFormatError, QuantValueError, UnsupportedError
+from intact.errors import FileAccessError, FileFormatError, QuantValueError, UnsupportedError, require_path
 from intact.formats.gguf_file import MAGIC, GgufFile, Tensor
 from intact.formats.packed_layers import LAYER_CODECS, LayerCodec
 from intact.formats.safetensors_file import SafetensorsFile
@@ -60,6 +60,7 @@ def open_weights(path: str | os.PathLike[str]) -> WeightFiles:
         UnsupportedError: The configuration names a format that is not read.
         FileAccessError: It cannot be read.
     """
+    require_path(path)
     folder = Path(path)
     if folder.suffix == ".onnx":
         from intact.formats.onnx_weights import OnnxWeights  # loads the package onnx

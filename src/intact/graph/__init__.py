@@ -23,6 +23,7 @@ from intact.graph.core.edit import (
     set_shape,
     share_initializers,
 )
+from intact.graph.core.error_text import naming_errors
 from intact.graph.core.extract import cut, cut_nodes, part
 from intact.graph.core.float_values import float_value, float_value_of
 from intact.graph.core.invariants import check_after, check_graph
@@ -178,6 +179,7 @@ __all__ = [
     "inserter_at",
     "last_size",
     "is_op",
+    "naming_errors",
     "merge_common_subexpressions",
     "lift_constants",
     "load",

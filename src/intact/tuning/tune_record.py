@@ -19,7 +19,7 @@ from typing import Any
 
 from intact.atomic import replacing
 from intact.checksums import is_sealed, seal
-from intact.errors import FileFormatError
+from intact.errors import FileFormatError, require_path
 from intact.limits import RECORD_BYTES
 from intact.reading import read_bytes
 from intact.timings import Timings, check_table
@@ -42,6 +42,8 @@ class TuneRecord:
         self._path = path
         self._studies: dict[str, dict[str, Any]] = {}
         self._latencies = Timings()
+        if path is not None:
+            require_path(path)
         if path is not None and Path(path).exists():
             self._latencies, self._studies = _read(path)
 

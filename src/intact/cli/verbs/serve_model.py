@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -74,7 +75,8 @@ def serve(
         cache=cache,
         accept=accept or (),
     )
-    shown = name or (model.resolve().stem if model.is_file() else model.resolve().name)
+    real = Path(os.path.realpath(model))
+    shown = name or (real.stem if model.is_file() else real.name)
     server = ModelServer(loaded, name=shown, host=host, port=port, limits=limits, api_key=api_key)
     most = loaded.new_cache().token_bytes * loaded.positions * slots
     say(f"serving '{shown}' at {server.url}/v1; caches take up to {most / 1e6:,.0f} MB")

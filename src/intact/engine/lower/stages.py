@@ -39,6 +39,7 @@ from intact.graph import (
     is_dynamic,
     is_op,
     load,
+    naming_errors,
     ops,
     pipelines,
     run_stages,
@@ -305,5 +306,6 @@ def lower(
     with tidying(), np.errstate(all="ignore"):
         state = Lowering(source, shapes or {}, values or {})
         for stage in STAGES:
-            stage.run(state)
+            with naming_errors(f"model: '{stage.name}'"):
+                stage.run(state)
         return store_codes(state.plan, state.model) if keep_codes else state.plan

@@ -113,6 +113,9 @@ def byte_size(tensor: onnx.TensorProto) -> int:
 def check_tensor(tensor: onnx.TensorProto, where: str) -> None:
     """Refuse a tensor whose data are not of its shape and dtype.
 
+    Args:
+        tensor: An empty field of raw data beside numbers is removed: readers take it for the data.
+        where: The tensor, in words, for errors.
     Raises:
         FileFormatError: Says what the header wants and what is there.
     """
@@ -137,6 +140,28 @@ def check_tensor(tensor: onnx.TensorProto, where: str) -> None:
         if used not in ([], [field]):
             raise FileFormatError(where, f"data in {', '.join(used)}", f"data in {field}", _FIX)
         _compare(where, len(getattr(tensor, field)), _count_entries(tensor, count), "elements", tensor)
+        _check_range(tensor, field, where)
+        tensor.ClearField("raw_data")
+
+
+def _check_range(tensor: onnx.TensorProto, field: str, where: str) -> None:
+    """Refuse numbers that the dtype does not have; of floats and of codes below 8 bits the bits stand there.
+
+    Writers extend the sign of such bits, or do not.
+    """
+    bits = {2: 8, 4: 8, 6: 8}.get(_BITS.get(tensor.data_type, 0), _BITS.get(tensor.data_type, 0))
+    numbers = getattr(tensor, field)
+    if field not in ("int32_data", "uint64_data") or bits > 32 or not numbers:
+        return
+    low, high = (0, 2**bits) if field == "uint64_data" else (-(2 ** (bits - 1)), 2**bits)
+    if tensor.data_type in (_T.INT8, _T.INT16, _T.INT32):
+        high = 2 ** (bits - 1)
+    elif tensor.data_type in (_T.UINT8, _T.UINT16, _T.BOOL):
+        low = 0
+    if min(numbers) < low or max(numbers) >= high:
+        kind = _T.DataType.Name(tensor.data_type).lower()
+        got = f"numbers of {min(numbers)} to {max(numbers)}"
+        raise FileFormatError(where, got, f"{low} to {high - 1}, for {kind}", _FIX)
 
 
 def _count_entries(tensor: onnx.TensorProto, count: int) -> int:

@@ -1,10 +1,35 @@
-"""Quote messages of other libraries in errors of ours."""
+"""Quote messages of other libraries, and errors of code that a file misled, in errors of ours."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from intact.errors import FileFormatError
+from intact.errors import FileFormatError, IntactError, UnsupportedError
+
+_MISLED = (ArithmeticError, AssertionError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+"""What Python raises where a node has sizes, axes or numbers that no node has."""
+
+
+@contextmanager
+def naming_errors(where: str) -> Iterator[None]:
+    """Name a node or a pass in errors about an invalid file.
+
+    Raises:
+        UnsupportedError: In place of what Python raises. Errors of INTact stay.
+    """
+    try:
+        yield
+    except IntactError:
+        raise
+    except _MISLED as error:
+        raise UnsupportedError(
+            where,
+            f"'{type(error).__name__}: {first_line(error, 150)}'",
+            "attributes and inputs that its operator allows",
+            "let onnx.checker check the model; if it passes, report the model to INTact",
+        ) from error
 
 
 def first_line(error: BaseException, limit: int = 300) -> str:

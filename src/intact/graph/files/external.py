@@ -42,15 +42,15 @@ class Home:
         Guards: the model itself is such a link; the folders have the cache's names and one parent.
         """
         if path.is_symlink():
-            blobs = path.resolve().parent
+            blobs = _without_links(path).parent
             snapshots = blobs.parent / "snapshots"
-            if blobs.name == "blobs" and path.parent.resolve().is_relative_to(snapshots):
+            if blobs.name == "blobs" and _without_links(path.parent).is_relative_to(snapshots):
                 return cls(path.parent, blobs)
         return cls(path.parent)
 
     def holds(self, file: Path) -> bool:
         """Return whether `file`, without links, lies in the folder, or right among the blobs."""
-        return file.is_relative_to(self.folder.resolve(strict=True)) or file.parent == self.blobs
+        return file.is_relative_to(_without_links(self.folder, strict=True)) or file.parent == self.blobs
 
 
 def check_stored(tensor: onnx.TensorProto, where: str, home: Home | None) -> None:
@@ -115,7 +115,7 @@ def _path_inside(location: str, home: Home, where: str) -> Path:
         raise _outside(where, location)
     path = home.folder / location
     try:
-        inside = home.holds(path.resolve(strict=True))
+        inside = home.holds(_without_links(path, strict=True))
         if inside and not path.is_file():
             raise FileFormatError(where, f"external data in '{location}', no regular file", "a file", _FIX)
     except OSError as error:
@@ -125,6 +125,15 @@ def _path_inside(location: str, home: Home, where: str) -> Path:
     if not inside:
         raise _link_error(where, location) if path.is_symlink() else _outside(where, location)
     return path
+
+
+def _without_links(path: Path, *, strict: bool = False) -> Path:
+    """Return the path without links. `Path.resolve` raises no OSError for links that point to themselves.
+
+    Raises:
+        OSError: Where `strict`: there is no such file, or its links end nowhere.
+    """
+    return Path(os.path.realpath(path, strict=strict))
 
 
 def _outside(where: str, location: str) -> FileFormatError:
@@ -180,7 +189,7 @@ def set_home(model: ir.Model, home: Home) -> None:
 def _locate_tensor(tensor: ir.ExternalTensor, home: Home) -> ir.ExternalTensor:
     """Return `tensor` at its resolved path: onnx-ir follows no link out of the folder that it is given."""
     folder, location = home.folder, os.fspath(tensor.location)
-    if home.blobs is not None and (file := (folder / location).resolve()).parent == home.blobs:
+    if home.blobs is not None and (file := _without_links(folder / location)).parent == home.blobs:
         folder, location = home.blobs, file.name
     return ir.ExternalTensor(
         location, tensor.offset, tensor.length, tensor.dtype,

@@ -13,10 +13,10 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from intact.errors import FileFormatError, IntactError, QuantValueError
+from intact.errors import FileFormatError, IntactError, QuantValueError, require_path
 from intact.graph.core.check_tensors import free_sizes, type_outputs
 from intact.graph.core.edit import free_weights
-from intact.graph.core.error_text import first_line, root, unreadable
+from intact.graph.core.error_text import first_line, naming_errors, root, unreadable
 from intact.graph.core.proto import all_nodes, from_proto
 from intact.graph.core.scene import Scene
 from intact.graph.core.without_weights import move_large_tensors_to_inputs, to_proto_without_weights
@@ -268,13 +268,15 @@ def load(
     """
     where = str(source) if isinstance(source, (str, os.PathLike)) else "model"
     home = None if folder is None else Home(Path(folder))
-    if home is None and isinstance(source, (str, os.PathLike)):
-        home = Home.of(Path(source))
+    if isinstance(source, (str, os.PathLike)):
+        require_path(source)
+        home = Home.of(Path(source)) if home is None else home
     state = Loading(source, any_opset, checked, home)
     try:
         for stage in STAGES:
             if stage.applies is None or stage.applies(state):
-                stage.run(state)
+                with naming_errors(f"model: '{stage.name}'"):
+                    stage.run(state)
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error
     return state.model

@@ -142,7 +142,9 @@ def infer_proto_shapes(skeleton: onnx.ModelProto, *, follow: bool = True) -> onn
     raise _wrong(text) from problem
 
 
-_ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError, IndexError)
+_ERRORS = (
+    onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError, IndexError
+)  # fmt: skip
 
 
 def _infer(skeleton: onnx.ModelProto, follow: bool, *, strict: bool, checked: bool = True) -> onnx.ModelProto:

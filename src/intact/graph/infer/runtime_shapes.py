@@ -104,6 +104,17 @@ def _divided(size: Dim, by: int) -> Dim:
     return size // by if isinstance(size, int) and by > 0 else None
 
 
+def _split(size: Dim, heads: int, what: str = "heads") -> Dim:
+    """Return the size of a head.
+
+    Raises:
+        ValueError: Heads do not divide the size.
+    """
+    if heads < 1 or (isinstance(size, int) and size % heads):
+        raise ValueError(f"{size} elements do not make {heads} {what}")
+    return _divided(size, heads)
+
+
 def _sum(*sizes: Dim) -> Dim:
     """Return the sum of sizes; the one that is no 0, where the others are."""
     rest = [size for size in sizes if size != 0]
@@ -162,8 +173,9 @@ def _self_attention(past: int, typed: int) -> Rule:
         batch, length, heads = x.size(0), x.size(1), node.integer("num_heads")
         dtype = node.input(typed).dtype
         room = _sum(length, cache.size(3)) if cache.exists else length
-        size = cache.size(4) if cache.exists else _divided(width, heads)
-        return [Port(dtype, (batch, length, width)), Port(dtype, (2, batch, heads or None, room, size))]
+        each = _split(width, heads)
+        size = cache.size(4) if cache.exists else each
+        return [Port(dtype, (batch, length, width)), Port(dtype, (2, batch, heads, room, size))]
 
     return rule
 
@@ -173,7 +185,7 @@ def _multi_head(node: Described) -> Outputs:
     q, k, v, past = (node.input(at) for at in (0, 1, 2, 6))
     heads, batch, length = node.integer("num_heads"), q.size(0), q.size(1)
     wide = q.size(2) if q.rank == 3 else _times(q.size(4), heads)
-    size = _divided(wide, heads)
+    size = _split(wide, heads)
     value_wide = wide
     if v.rank == 3:
         value_wide = v.size(2)
@@ -181,7 +193,7 @@ def _multi_head(node: Described) -> Outputs:
         value_wide = _times(v.size(3), heads)
     new = length if not k.exists else k.size(2) if k.rank == 4 else k.size(1)
     room = _sum(new, past.size(2)) if past.exists else new
-    caches = [Port(q.dtype, (batch, heads, room, each)) for each in (size, _divided(value_wide, heads))]
+    caches = [Port(q.dtype, (batch, heads, room, each)) for each in (size, _split(value_wide, heads))]
     return [
         Port(q.dtype, (batch, length, value_wide)), *caches, Port(q.dtype, (batch, heads, length, room))
     ]  # fmt: skip
@@ -192,7 +204,9 @@ def _group_query(node: Described) -> Outputs:
     q, k, keys, values = (node.input(at) for at in (0, 1, 3, 4))
     heads, kv_heads = node.integer("num_heads"), node.integer("kv_num_heads")
     batch, length, wide = q.size(0), q.size(1), q.size(2)
-    size: Dim = _divided(wide, heads if k.exists else heads + 2 * kv_heads)
+    if kv_heads < 1 or heads % kv_heads:
+        raise ValueError(f"{heads} heads of queries for {kv_heads} of keys")
+    size = _split(wide, heads if k.exists else heads + 2 * kv_heads)
     made = Port(q.dtype, (batch, length, wide if k.exists else _times(size, heads)))
     caches = [_cache_behind(past, (batch, kv_heads, length, size), q) for past in (keys, values)]
     return [made, *caches, Port(q.dtype, (batch, heads, length, None))]

@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 
 from intact.errors import FileFormatError
+from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import FIX
 from intact.graph.opset.contrib_ports import contrib_ports
 
@@ -51,6 +52,8 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
     outputs.check(node.output, where, "output")
     if not domain and node.op_type in _OWN_CHECKS:
         _OWN_CHECKS[node.op_type](node, attributes, where)
+    if domain == MICROSOFT:
+        _check_numbers(node.op_type, attributes, where)
     types = _types(node.op_type, domain, version)
     for name, (wanted, required) in types.items():
         given_attribute = attributes.get(name)
@@ -194,6 +197,32 @@ def _check_batch(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributePr
 
 
 _OWN_CHECKS = {"Einsum": _check_equation, "GatherND": _check_batch, "Split": _check_split}
+
+
+_COUNTS = {"num_heads": 1, "kv_num_heads": 1, "hidden_size": 1, "K": 1, "N": 1, "k": 1, "block_size": 0}
+"""Least values of attributes of ONNX Runtime's operators, which divides by some of them unasked."""
+_MAY_BE_ABSENT = {"RotaryEmbedding": {"num_heads"}}
+"""Of these operators 0 stands for what sizes say."""
+
+
+def _check_numbers(op_type: str, attributes: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    """Refuse integers beyond 32 bits, counts below their least, and texts that are no UTF-8.
+
+    Raises:
+        FileFormatError: Names the attribute.
+    """
+    for name, attribute in attributes.items():
+        at = f"{where}: attribute '{name}'"
+        numbers = [attribute.i] if attribute.type == _A.INT else list(attribute.ints)
+        is_optional = name in _MAY_BE_ABSENT.get(op_type, ())
+        low = -_FAR if name not in _COUNTS else 0 if is_optional else _COUNTS[name]
+        if not attribute.ref_attr_name and any(not low <= number < _FAR for number in numbers):
+            raise FileFormatError(at, f"{numbers}"[:80], f"{low} to {_FAR - 1}", FIX)
+        try:
+            for text in (attribute.s, *attribute.strings):
+                text.decode()
+        except UnicodeDecodeError as error:
+            raise FileFormatError(at, "bytes that are no UTF-8", "text", FIX) from error
 
 
 def _name(kind: int) -> str:

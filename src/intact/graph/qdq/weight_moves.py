@@ -138,7 +138,8 @@ class _Mover:
         codes, axis = self._constants(view.codes), view.spec.axis
         assert codes is not None and view.codes.dtype is not None and not isinstance(axis, tuple)
         scales, zeros = view.scale.reshape(-1), view.zero_point.reshape(-1)
-        if codes.size == 0 or (axis is not None and codes.shape[axis] != len(scales)):
+        is_misplaced = axis is not None and not -codes.ndim <= axis < codes.ndim
+        if codes.size == 0 or is_misplaced or (axis is not None and codes.shape[axis] != len(scales)):
             return None
         shape = [1] * codes.ndim
         if axis is not None:

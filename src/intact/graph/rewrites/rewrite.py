@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from intact.errors import UnsupportedError
 from intact.graph.core.edit import rank_of
+from intact.graph.core.error_text import naming_errors
 from intact.graph.core.invariants import FIX, check_graph, checks_every_pass
 from intact.graph.core.notes import Note
 from intact.graph.core.proto import forget_domain
@@ -120,7 +121,8 @@ class Rewrite:
         for node in reversed(nodes) if self.backwards else nodes:
             name = node.name or node.op_type
             is_ready = node.graph is model.graph and self.requires.is_met(node)
-            outcome = self.apply(node, scene) if is_ready else None
+            with naming_errors(f"node '{node.name}' ({node.op_type})"):
+                outcome = self.apply(node, scene) if is_ready else None
             if isinstance(outcome, Stays):
                 notes.append(Note(name, outcome.why, changed=False, rewrite=self.name))
             elif outcome is not None:
@@ -176,7 +178,8 @@ class Pass:
 
     def __call__(self, model: ir.Model) -> list[Note]:
         """Change `model`, and check it where every pass is checked."""
-        notes = [replace(note, rewrite=note.rewrite or self.name) for note in self.run(model)]
+        with naming_errors(f"graph: '{self.name}'"):
+            notes = [replace(note, rewrite=note.rewrite or self.name) for note in self.run(model)]
         if self.shapes and notes:
             refresh_shapes(model)
         if checks_every_pass():

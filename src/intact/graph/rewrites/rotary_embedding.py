@@ -68,7 +68,7 @@ def rotate(
     rank, pairs, wide = rank_of(x), last_size(cos), last_size(x)
     form = ops.RotaryEmbedding.of(node)
     heads, part = form.num_heads, form.rotary_embedding_dim
-    if pairs is None or wide is None or rank not in (3, 4) or (part and part != 2 * pairs):
+    if not pairs or wide is None or rank not in (3, 4) or (part and part != 2 * pairs):
         return None
     if rank == 3:
         heads = heads or wide // (2 * pairs)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.checksums import digest_of
-from intact.errors import FileAccessError, FileFormatError, IntactError
+from intact.errors import FileAccessError, FileFormatError, IntactError, require_path
 from intact.formats import SafetensorsFile, StoredTensor, write_safetensors
 from intact.numerics import BlockWeights
 from intact.ptq.blocks.block_format import BlockFormat, Reals
@@ -40,6 +40,7 @@ class GroupStore:
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self._folder = None if folder is None else Path(folder)
         if self._folder is not None:
+            require_path(self._folder)
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:

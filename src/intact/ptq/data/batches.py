@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.errors import CalibrationError, FileFormatError, QuantValueError
+from intact.errors import CalibrationError, FileFormatError, QuantValueError, require_path
 from intact.ptq.data import user_scripts
 from intact.ptq.data.images import Images
 from intact.ptq.data.model_inputs import Feeds, Input, as_array, feeds_of
@@ -116,6 +116,7 @@ def _is_by_position(data: Any, inputs: Sequence[Input]) -> bool:
 
 
 def _from_path(path: Path, inputs: Sequence[Input], size: int) -> Source:
+    require_path(path)
     if path.is_dir():
         return _open(Images(path), inputs, size)
     if not path.is_file():

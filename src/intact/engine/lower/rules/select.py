@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dtype_of
 from intact.engine.lower.base.grids import Grids
@@ -13,8 +12,7 @@ from intact.engine.lower.rules.calls.call import lower_call
 from intact.engine.lower.rules.claims import Group, claim
 from intact.engine.lower.rules.elements.size_vector import lower_sizes
 from intact.engine.lower.rules.table import FOREIGN_RULES, RULES, lower_alone_in_floats
-from intact.errors import IntactError, UnsupportedError
-from intact.graph import Constants, Model, Node, Value, is_op
+from intact.graph import Constants, Model, Node, Value, is_op, naming_errors
 from intact.placement import Fusion
 
 
@@ -61,7 +59,7 @@ def _define_plain(builder: PlanBuilder, value: Value) -> None:
 def _lower(builder: PlanBuilder, group: Group) -> None:
     """Let the rule of a group write its step; node by node where it cannot, or leaves some over."""
     try:
-        with builder.attempt(), _name_errors(group.nodes[-1]):
+        with builder.attempt(), naming_errors(_label(group.nodes[-1])):
             left = group.rule(builder)
     except NoMatch as why:
         if len(group.nodes) == 1:
@@ -73,20 +71,8 @@ def _lower(builder: PlanBuilder, group: Group) -> None:
         _lower(builder, _single(node))
 
 
-@contextmanager
-def _name_errors(node: Node) -> Iterator[None]:
-    """Name the node in errors of a rule about an invalid file."""
-    try:
-        yield
-    except (IntactError, NoMatch):
-        raise
-    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-        raise UnsupportedError(
-            f"node '{node.name}' ({node.op_type})",
-            f"'{type(error).__name__}: {error}'"[:200],
-            "attributes and inputs that its operator allows",
-            "let onnx.checker check the model; if it passes, report the model to INTact",
-        ) from error
+def _label(node: Node) -> str:
+    return f"node '{node.name}' ({node.op_type})"
 
 
 def _give_up(builder: PlanBuilder, node: Node, why: str) -> None:
