@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import MissingExtraError, QuantValueError
+from intact.lm.schemas import NormalizedSchema, normalize_schema
 from intact.lm.tokenizer import Tokenizer
 
 _MOST = 2**18  # characters of a grammar
@@ -26,13 +27,14 @@ class TokenGrammar:
         grammar: In Lark's notation, as llguidance reads it.
         json_schema: A JSON schema, in place of a grammar; also as a text.
     Raises:
-        QuantValueError: The grammar is damaged, too large, or both or none are there.
+        QuantValueError: The grammar is damaged, too large, or both or none are there; or the schema has a
+            keyword that no grammar enforces, which is named.
         MissingExtraError: llguidance is not installed.
     """
 
     def __init__(
         self, tokenizer: Tokenizer, vocabulary: int, *, grammar: str | None = None,
-        json_schema: Mapping[str, Any] | str | None = None,
+        json_schema: NormalizedSchema | Mapping[str, Any] | str | None = None,
     ) -> None:  # fmt: skip
         if (grammar is None) == (json_schema is None):
             raise QuantValueError("grammar", "both or none", "a grammar or a JSON schema", "pass one of them")
@@ -77,14 +79,17 @@ class TokenGrammar:
             raise QuantValueError("grammar", f"'{message[:300]}'", want, "correct the grammar or schema")
 
 
-def _grammar_of_schema(package: Any, schema: Mapping[str, Any] | str | None) -> str:
+def _grammar_of_schema(package: Any, schema: NormalizedSchema | Mapping[str, Any] | str | None) -> str:
+    if isinstance(schema, NormalizedSchema):
+        return str(package.LLMatcher.grammar_from_json_schema(schema.to_json()))
     try:
-        text = _check_text(schema if isinstance(schema, str) else json.dumps(schema))
-        record = json.loads(text)
+        record = json.loads(_check_text(schema if isinstance(schema, str) else json.dumps(schema)))
         if not isinstance(record, dict) or _depth(record) > _DEEPEST:
             raise ValueError(f"no object, or deeper than {_DEEPEST}")
-        return str(package.LLMatcher.grammar_from_json_schema(text))
+        return str(package.LLMatcher.grammar_from_json_schema(normalize_schema(record).to_json()))
     except (ValueError, TypeError, RecursionError) as error:
+        if isinstance(error, QuantValueError):
+            raise
         raise QuantValueError(
             "JSON schema", f"'{str(error)[:300]}'", "a JSON schema", "correct the schema"
         ) from error
