@@ -1,13 +1,12 @@
 """JSON schemas as grammars: accepted or refused by name, and whether what a grammar lets through is valid.
 
-    python benchmarks/json_schemas.py FOLDER [FOLDER ...] [--walks 4] [--share 1] [--llama]
+    python benchmarks/json_schemas.py FOLDER [FOLDER ...] [--walks 4] [--share 1]
 
 FOLDER holds JSON files: schemas as JSONSchemaBench has them, or groups of schemas and instances as the
-JSON-Schema-Test-Suite has them. Each schema goes the way of `response_format`. Random walks through the mask of
-an accepted one write texts, which the package jsonschema validates, formats included. Reported: schemas that
-are accepted, refused, and accepted but violated; those that no walk came to the end of; the slowest to compile
-and the slowest token; and instances of the suite that are valid but that the grammar keeps out. `--llama`
-does the same with the grammars of llama.cpp, by the package xllamacpp, as far as they compile.
+JSON-Schema-Test-Suite has them. Each schema goes the way of `response_format`. Random walks through the masks
+of an accepted one write texts, which the package jsonschema validates, formats included. Reported: schemas
+that are accepted, refused, and accepted but violated; those that no walk came to the end of; seconds of the
+slowest schema and of the slowest token; instances of the suite that are valid but that the grammar keeps out.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 
 @dataclass
 class Counts:
-    """What became of the schemas of one folder."""
+    """Outcomes of the schemas of one folder."""
 
     schemas: int = 0
     accepted: int = 0
@@ -91,8 +90,8 @@ def main() -> None:
 
 def byte_tokenizer() -> Tokenizer:
     """Return a tokenizer whose tokens are the 256 bytes and an end."""
-    others = iter(range(256, 512))
-    letters = [chr(byte) if byte in _PRINTABLE else chr(next(others)) for byte in range(256)]
+    unprintable = iter(range(256, 512))
+    letters = [chr(byte) if byte in _PRINTABLE else chr(next(unprintable)) for byte in range(256)]
     words = {letter: byte for byte, letter in enumerate(letters)} | {"<end>": _END}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(words, []))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

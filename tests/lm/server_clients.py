@@ -27,12 +27,19 @@ def write_text_model(folder: Path) -> Path:
 
 
 @contextmanager
-def serve(model: Any, api_key: str = "", **limits: int) -> Iterator[Any]:
+def serve(
+    model: Any, api_key: str = "", access: dict[str, Any] | None = None, **limits: int
+) -> Iterator[Any]:
     """Serve a model on a free port; the server's thread has ended when the block is left."""
     serving = pytest.importorskip("intact.lm.serving")
     pytest.importorskip("uvicorn")
     server = serving.ModelServer(
-        model, name="small", port=0, limits=serving.ServerLimits(**limits), api_key=api_key
+        model,
+        name="small",
+        port=0,
+        limits=serving.ServerLimits(**limits),
+        api_key=api_key,
+        **access or {},
     )
     thread = threading.Thread(target=server.run)
     thread.start()

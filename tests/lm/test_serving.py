@@ -156,7 +156,7 @@ WRONG = [
     {"top_p": 0}, {"top_p": 2}, {"seed": -1}, {"seed": 1.5}, {"stop": [""]}, {"stop": ["a"] * 17},
     {"stop": "a" * 257}, {"stop": [3]}, {"stop": {}}, {"stream": "yes"}, {"stream_options": 3},
     {"stream_options": {"unknown": 1}}, {"logprobs": 21}, {"response_format": "json"},
-    {"response_format": {"type": "xml"}}, {"response_format": {"type": "json_schema"}}, {"echo": True},
+    {"response_format": {"type": "xml"}}, {"response_format": {"type": "json_schema"}}, {"echo": 1},
     {"best_of": 4},
     {"logit_bias": {"a": 5}}, {"logit_bias": {"1": 101}}, {"logit_bias": {"64": 1}}, {"logit_bias": []},
     {"presence_penalty": 3}, {"frequency_penalty": "x"}, {"suffix": "x"}, {"unknown": 1},

@@ -29,12 +29,14 @@ class SequenceJob:
     Attributes:
         prompt: As given.
         wants_states: `read_states` gets the states of all tokens, and there are no logits.
+        wants_prompt_logits: `read_logits` gets those behind every token of the prompt.
         is_cancelled: Any thread sets it. The batch drops the job at its next step.
         is_closed: Nothing follows.
         error: What ended it; None: it came to its end, was cancelled, or runs.
     """
 
     wants_states = False
+    wants_prompt_logits = False
 
     def __init__(self, prompt: Sequence[int]) -> None:
         self.prompt = list(prompt)
@@ -43,6 +45,9 @@ class SequenceJob:
 
     def read_states(self, states: NDArray[np.float32]) -> None:
         """Take the hidden states of the next tokens of the prompt, [tokens, hidden]."""
+
+    def read_logits(self, logits: NDArray[np.float32]) -> None:
+        """Take the logits behind the next tokens of the prompt, [tokens, vocabulary]."""
 
     def next_token(self, logits: NDArray[np.float32]) -> int | None:
         """Return the token to run next, None at the end; `logits` [vocabulary] stand behind the last one."""
@@ -145,7 +150,8 @@ class ContinuousBatch:
         self._cache = self._cache or self._new_cache(self._count)
         job = self._waiting.popleft()
         self._reading = _Slot(job)
-        self._choose_place(self._cache, [] if job.wants_states else job.prompt)
+        reads_all = job.wants_states or job.wants_prompt_logits
+        self._choose_place(self._cache, [] if reads_all else job.prompt)
 
     def _choose_place(self, cache: SequenceCache, prompt: Sequence[int]) -> None:
         """Bring what any sequence shares with a prompt behind the sequences that run.
@@ -181,13 +187,17 @@ class ContinuousBatch:
         begin = len(cache.tokens[place])
         part = job.prompt[begin : begin + self._chunk]
         is_last = begin + len(part) == len(job.prompt)
-        logits = None
+        logits = error = None
         if job.wants_states:
             states = cache.append_states(part, place)
+            error = _call(lambda: job.read_states(states))
+        elif job.wants_prompt_logits:
+            rows = cache.append(part, range(len(part)), place)
+            error = _call(lambda: job.read_logits(rows))
+            logits = rows[-1] if is_last else None
         else:
             rows = cache.append(part, (-1,) if is_last else (), place)
             logits = rows[0] if is_last else None
-        error = _call(lambda: job.read_states(states)) if job.wants_states else None
         if is_last or error is not None:
             self._reading = None
             if logits is not None and error is None:

@@ -15,8 +15,9 @@ from intact.lm.chat.chat_prompt import ChatPrompt, chat_prompt
 from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.continuous_batch import ContinuousBatch, SequenceJob
 from intact.lm.description.model_description import ModelDescription, Pooling
-from intact.lm.generate import CHUNK, TokenChoice, generate_tokens
+from intact.lm.generate import CHUNK, StopRules, TokenChoice, generate_tokens
 from intact.lm.sampling import Sampler, Sampling
+from intact.lm.schemas import NormalizedSchema
 from intact.lm.sequence_cache import SequenceCache, Tokens
 from intact.lm.sequence_jobs import EmbeddingJob, TextJob
 from intact.lm.speculation import Draft, DraftModel, PromptLookup, generate_with_draft
@@ -104,6 +105,7 @@ class LanguageModel:
         chunk: int = CHUNK, cache: SequenceCache | None = None,
     ) -> Iterator[int]:  # fmt: skip
         """Yield the tokens that follow a prompt; arguments as for `generate`."""
+        _check_count(max_tokens)
         ids = self.encode(prompt)
         choice = self.token_choice(ids, max_tokens, sampling or Sampling(), grammar)
         cache = self.new_cache() if cache is None else cache
@@ -141,6 +143,7 @@ class LanguageModel:
         Raises:
             QuantValueError: A setting is wrong, or a prompt is too long.
         """
+        _check_count(max_tokens)
         jobs = []
         for prompt in prompts:
             ids = self.encode(prompt)
@@ -190,13 +193,14 @@ class LanguageModel:
         return self.check_length(ids, 0)
 
     def grammar(
-        self, grammar: str | None = None, *, json_schema: Mapping[str, object] | str | None = None
-    ) -> TokenGrammar:
+        self, grammar: str | None = None, *,
+        json_schema: NormalizedSchema | Mapping[str, Any] | str | None = None,
+    ) -> TokenGrammar:  # fmt: skip
         """Return what a text is to follow, for `generate`; it serves any number of texts.
 
         Args:
             grammar: In Lark's notation, as llguidance reads it.
-            json_schema: A JSON schema in place of a grammar.
+            json_schema: A JSON schema in place of a grammar. A keyword that no grammar enforces is an error.
         Raises:
             QuantValueError: It is damaged or too large.
             UnsupportedError: llguidance does not read the tokenizer.
@@ -207,7 +211,7 @@ class LanguageModel:
 
     def token_choice(
         self, ids: Sequence[int], max_tokens: int, sampling: Sampling, grammar: TokenGrammar | None = None,
-        stream: int = 0,
+        stream: int = 0, stop_rules: StopRules | None = None,
     ) -> TokenChoice:  # fmt: skip
         """Return what chooses the tokens behind a prompt.
 
@@ -215,14 +219,24 @@ class LanguageModel:
             ids: The prompt.
             max_tokens, sampling, grammar: As for `generate`.
             stream: Number of the answer, where a prompt has several: each draws by itself.
+            stop_rules: When it ends, beside `max_tokens`; None: at the model's end tokens.
         Raises:
-            QuantValueError: There are too many tokens.
+            QuantValueError: There are too many tokens, or an end token is none of the vocabulary.
         """
-        if max_tokens < 1:
-            raise QuantValueError("max_tokens", str(max_tokens), "1 or more", "generate more")
+        stop_rules = stop_rules or StopRules()
+        if max_tokens < 0:
+            raise QuantValueError("max_tokens", str(max_tokens), "0 or more", "generate more")
+        if stop_rules.tokens and max(stop_rules.tokens) >= self.vocabulary:
+            raise QuantValueError(
+                "stop_token_ids",
+                str(max(stop_rules.tokens)),
+                f"tokens below {self.vocabulary}",
+                "leave it out",
+            )
         self.check_length(ids, max_tokens)
         grammar = grammar.copy() if grammar is not None else None
-        return TokenChoice(ids, Sampler(sampling, stream), max_tokens, self._ends, grammar)
+        ends = stop_rules.tokens if stop_rules.ignores_ends else stop_rules.tokens | self._ends
+        return TokenChoice(ids, Sampler(sampling, stream), max_tokens, ends, grammar, stop_rules.least)
 
     def check_length(self, ids: list[int] | Sequence[int], max_tokens: int) -> Sequence[int]:
         """Return a prompt that fits with what is generated.
@@ -241,6 +255,12 @@ class LanguageModel:
     def vocabulary(self) -> int:
         """Tokens that logits are for."""
         return next(int(port.shape[-1]) for port in self.engine.outputs if port.name == "logits")
+
+    @property
+    def hidden_size(self) -> int | None:
+        """Length of the vectors of texts; None: the model was saved before models had states."""
+        sizes = [int(port.shape[-1]) for port in self.engine.outputs if port.name == "states"]
+        return sizes[0] if sizes else None
 
     @property
     def _ends(self) -> frozenset[int]:
@@ -363,6 +383,11 @@ class LanguageModel:
                 "model", "no tokenizer", "one, for text", "pass tokenizer= to load, or pass tokens"
             )
         return self.tokenizer
+
+
+def _check_count(max_tokens: int) -> None:
+    if max_tokens < 1:
+        raise QuantValueError("max_tokens", str(max_tokens), "1 or more", "generate more")
 
 
 def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ class TextJob(SequenceJob):
         choice: Chooses the tokens.
         tokenizer: Decodes them.
         stop: Texts at which it ends; they are left out.
+        least: Tokens within which no stop text ends it.
 
     Attributes:
         choice: As given.
@@ -31,17 +32,21 @@ class TextJob(SequenceJob):
     """
 
     def __init__(
-        self, prompt: Sequence[int], choice: TokenChoice, tokenizer: Tokenizer, stop: Sequence[str] = ()
-    ) -> None:
+        self, prompt: Sequence[int], choice: TokenChoice, tokenizer: Tokenizer, stop: Sequence[str] = (),
+        least: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(prompt)
         self.choice, self.end = choice, ""
         self.pieces: list[str] = []
-        self._ends, self._text = frozenset(tokenizer.eos), TextStream(tokenizer, stop)
+        self._text = TextStream(tokenizer, stop, least)
 
     def next_token(self, logits: NDArray[np.float32]) -> int | None:
         """Return the token to run next, None at the end."""
+        if not self.choice.remaining:
+            self.end = "length"
+            return None
         token = self.choice.choose(logits)
-        is_text = token not in self._ends
+        is_text = token not in self.choice.ends
         piece = self._text.push(token) if is_text else ""
         self.end = "stop" if self._text.is_stopped else self.choice.end
         if self.end:

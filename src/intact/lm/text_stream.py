@@ -20,13 +20,14 @@ class TextStream:
     Args:
         tokenizer: Decodes.
         stop: Texts at which it ends; they are left out.
+        least: Tokens within which no stop text is sought.
 
     Attributes:
         is_stopped: A stop text came.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
-        self._tokenizer, self._stop = tokenizer, tuple(stop)
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), least: int = 0) -> None:
+        self._tokenizer, self._stop, self._free = tokenizer, tuple(stop), least
         self._kept_back = max((len(text) for text in stop), default=1) - 1
         self._tokens: list[int] = []
         self._decoded = 0  # characters of the tokens in the window that were taken
@@ -42,6 +43,10 @@ class TextStream:
         if len(self._tokens) >= _WINDOW and certain == text:
             self._tokens = self._tokens[-_CONTEXT:]
             self._decoded = len(self._tokenizer.decode(self._tokens))
+        if self._free:
+            self._free -= 1
+            piece, self._pending = self._pending, ""
+            return piece
         return self._release(max(len(self._pending) - self._kept_back, 0))
 
     def finish(self) -> str:

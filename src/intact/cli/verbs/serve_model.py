@@ -38,6 +38,14 @@ def serve(
     api_key: Annotated[
         str, typer.Option(help="What clients must send.", envvar="INTACT_API_KEY", show_default=False)
     ] = "",
+    metrics_key: Annotated[
+        str,
+        typer.Option(help="What must be sent for /metrics.", envvar="INTACT_METRICS_KEY", show_default=False),
+    ] = "",
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(help="Origin of web pages that may ask, such as https://example.org; * for all."),
+    ] = None,
     positions: Annotated[
         int | None, typer.Option(help="The longest sequence; by default the model's, up to 8192.")
     ] = None,
@@ -77,7 +85,10 @@ def serve(
     )
     real = Path(os.path.realpath(model))
     shown = name or (real.stem if model.is_file() else real.name)
-    server = ModelServer(loaded, name=shown, host=host, port=port, limits=limits, api_key=api_key)
+    server = ModelServer(
+        loaded, name=shown, host=host, port=port, limits=limits, api_key=api_key, metrics_key=metrics_key,
+        origins=cors or (),
+    )  # fmt: skip
     most = loaded.new_cache().token_bytes * loaded.positions * slots
     say(f"serving '{shown}' at {server.url}/v1; caches take up to {most / 1e6:,.0f} MB")
     server.run()

@@ -1,4 +1,4 @@
-"""What each keyword of a JSON schema means for a grammar, and the error of one that none can enforce."""
+"""Keywords of JSON schemas: annotations, with the reason, and the error of one that no grammar enforces."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ class NormalizedSchema:
 
     Attributes:
         schema: With one table of definitions.
-        is_compact: One blank behind commas and colons, and none elsewhere. Where any blanks may stand, small
-            models write nothing else.
+        is_compact: One blank behind commas and colons, and none elsewhere. Otherwise one may stand between
+            any two parts, but no more: where any blanks may stand, small models write nothing else.
     """
 
     schema: dict[str, Any]
@@ -58,8 +58,9 @@ class NormalizedSchema:
 
     def to_json(self) -> str:
         """Return it with the options of llguidance."""
-        options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES}
+        options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES, "whitespace_pattern": " "}
         if self.is_compact:
+            del options["whitespace_pattern"]
             options |= {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
         return json.dumps(self.schema | {"x-guidance": options})
 
@@ -311,7 +312,7 @@ class _Node:
                 self._out["maxLength"] = min(longest, self._out.get("maxLength", longest))
 
     def read_bound(self, keyword: str, value: Any) -> None:
-        """Read a bound of numbers as floats compare: what differs behind the last digit is the same number."""
+        """Read a bound of numbers as floats compare: what differs behind the last digit is one number."""
         is_low = keyword.endswith("inimum")
         if isinstance(value, bool):
             self._demand(self._document._draft == 4, keyword, "is no number")
@@ -354,8 +355,9 @@ class _Node:
 
     def _close_properties(self) -> None:
         """Read `unevaluatedProperties: false` where no other schema could evaluate properties."""
-        others = {"additionalProperties", "allOf", "anyOf", "oneOf", "$ref"} & set(self._schema)
-        self._demand(not others, "unevaluatedProperties", f"stands beside {', '.join(sorted(others))}")
+        applicators = {"additionalProperties", "allOf", "anyOf", "oneOf", "$ref"} & set(self._schema)
+        beside = ", ".join(sorted(applicators))
+        self._demand(not applicators, "unevaluatedProperties", f"stands beside {beside}")
         self._out["additionalProperties"] = False
 
     def _check_least_properties(self, least: int) -> None:
@@ -365,8 +367,8 @@ class _Node:
         self._demand(fits, "minProperties", "counts names that a grammar cannot keep different")
 
     def _has_few_items(self) -> bool:
-        most = self._schema.get("maxItems")
-        return _is_number(most) and most <= 1
+        most: Any = self._schema.get("maxItems")
+        return _is_number(most) and bool(most <= 1)
 
     def _is_open(self) -> bool:
         return self._schema.get("additionalProperties", True) in (True, {})

@@ -17,13 +17,19 @@ from intact.lm.serving.engine_thread import StoppedError
 from intact.lm.serving.tool_calls import ToolCall, ToolCallStream
 from intact.lm.tokenizer import Tokenizer
 
+_LEAST = -9999.0
+"""The logarithm of 0 in OpenAI's protocol."""
+
 
 @dataclass(frozen=True)
 class TokenProbability:
-    """A token with the logarithm of its probability, and those of the most likely ones."""
+    """A token with the logarithm of its probability, and those of the most likely ones.
+
+    The first token of a prompt has none: `logprob` is None.
+    """
 
     text: str
-    logprob: float
+    logprob: float | None
     top: tuple[tuple[str, float], ...] = ()
 
 
@@ -65,16 +71,37 @@ class AnswerJob(TextJob):
         post: Takes the parts, on the thread of the engine.
         calls: Finds calls of tools in the text; None: all is text.
         reasoning: Splits reasoning from the text; None: all is text.
+        echo: Text of the prompt, with which the answer begins; None: without.
     """
 
     def __init__(
         self, prompt: Sequence[int], choice: TokenChoice, tokenizer: Tokenizer, stop: Sequence[str], *,
         index: int, logprobs: int | None, post: Post, calls: ToolCallStream | None = None,
-        reasoning: ReasoningStream | None = None,
+        reasoning: ReasoningStream | None = None, echo: str | None = None, least: int = 0,
     ) -> None:  # fmt: skip
-        super().__init__(prompt, choice, tokenizer, stop)
+        super().__init__(prompt, choice, tokenizer, stop, least)
         self._tokenizer, self._index, self._logprobs, self._post = tokenizer, index, logprobs, post
-        self._calls, self._reasoning = calls, reasoning
+        self._calls, self._reasoning, self._echo = calls, reasoning, echo
+        self.wants_prompt_logits = echo is not None and logprobs is not None
+        self._echoed = (
+            [TokenProbability(self._word(self.prompt[0]), None)] if self.wants_prompt_logits else []
+        )
+
+    def read_logits(self, logits: NDArray[np.float32]) -> None:
+        """Note the probabilities of the prompt's next tokens."""
+        following = self.prompt[len(self._echoed) :]
+        for row, token in zip(logits, following, strict=False):
+            self._echoed.append(self._probability(token, row, self._logprobs or 0))
+
+    def next_token(self, logits: NDArray[np.float32]) -> int | None:
+        """Return the token to run next, None at the end, and behind the last call that may come."""
+        if self._echo is not None:
+            self._post(AnswerPart(self._index, self._echo, tuple(self._echoed)))
+            self._echo = None
+        token = super().next_token(logits)
+        if token is not None and self._calls is not None and self._calls.is_full:
+            self.end, token = "stop", None
+        return token
 
     def emit(self, piece: str, token: int | None, logits: NDArray[np.float32]) -> None:
         """Post a part."""
@@ -108,11 +135,16 @@ class AnswerJob(TextJob):
     def _probability(self, token: int, logits: NDArray[np.float32], count: int) -> TokenProbability:
         logarithms = log_probabilities(logits)
         order = np.argsort(-logarithms, kind="stable")[:count]
-        top = tuple((self._word(int(other)), float(logarithms[other])) for other in order)
-        return TokenProbability(self._word(token), float(logarithms[token]), top)
+        top = tuple((self._word(int(other)), _json_logarithm(logarithms[other])) for other in order)
+        return TokenProbability(self._word(token), _json_logarithm(logarithms[token]), top)
 
     def _word(self, token: int) -> str:
         return self._tokenizer.decode([token], special=True)
+
+
+def _json_logarithm(logarithm: float) -> float:
+    """Return a logarithm that JSON can hold, also of the probability 0."""
+    return max(float(logarithm), _LEAST)
 
 
 class VectorJob(EmbeddingJob):

@@ -37,6 +37,13 @@ class ProtocolError(Exception):
         }  # fmt: skip
 
 
+def check_model(sent: str, name: str) -> None:
+    """Refuse the name of a model that is not this server's; "" stands for any."""
+    if sent not in ("", name):
+        message = f"there is no model '{sent[:80]}'; this server has '{name}'"
+        raise ProtocolError(404, message, param="model", code="model_not_found")
+
+
 def fault_error() -> ProtocolError:
     """Return the error of a fault of the server itself."""
     return ProtocolError(500, "a fault of the server", code="fault")
@@ -107,6 +114,10 @@ class Fields:
         if any("\ud800" <= letter <= "\udfff" for letter in value):
             raise self.error(name, "has half of a surrogate pair")
         return value
+
+    def check_model(self, name: str) -> None:
+        """Read the name of the model, which may be missing."""
+        check_model(self.text("model", ""), name)
 
     def skip(self, *names: str) -> None:
         """Read over fields that change no token."""

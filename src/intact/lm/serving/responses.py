@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,7 @@ class AnswerFormat:
     seed: int
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
+    _sent: Counter[int] = field(default_factory=Counter)  # characters of each answer's tokens so far
 
     def whole(self, answers: Sequence[Sequence[AnswerPart]], usage: dict[str, int]) -> dict[str, Any]:
         """Return the body of a response that is sent at once; `answers`: the parts of each."""
@@ -41,7 +43,7 @@ class AnswerFormat:
     def chunk(self, piece: AnswerPart) -> dict[str, Any]:
         """Return one part of a streamed response."""
         choice: dict[str, Any] = {
-            "index": piece.index, "logprobs": self._logprobs(piece.probabilities),
+            "index": piece.index, "logprobs": self._logprobs(piece.index, piece.probabilities),
             "finish_reason": piece.end or None,
         }  # fmt: skip
         if self.is_chat:
@@ -74,7 +76,7 @@ class AnswerFormat:
 
     def _choice(self, index: int, parts: Sequence[AnswerPart]) -> dict[str, Any]:
         text = "".join(part.text for part in parts)
-        logprobs = self._logprobs([token for part in parts for token in part.probabilities])
+        logprobs = self._logprobs(index, [token for part in parts for token in part.probabilities])
         choice: dict[str, Any] = {
             "index": index, "logprobs": logprobs, "finish_reason": parts[-1].end or None,
         }  # fmt: skip
@@ -88,7 +90,7 @@ class AnswerFormat:
             choice["text"] = text
         return choice
 
-    def _logprobs(self, tokens: Sequence[TokenProbability]) -> dict[str, Any] | None:
+    def _logprobs(self, index: int, tokens: Sequence[TokenProbability]) -> dict[str, Any] | None:
         if not tokens:
             return None
         if self.is_chat:
@@ -97,9 +99,13 @@ class AnswerFormat:
                 for token in tokens
             ]
             return {"content": content, "refusal": None}
+        offsets = []
+        for token in tokens:
+            offsets.append(self._sent[index])
+            self._sent[index] += len(token.text)
         return {
             "tokens": [token.text for token in tokens], "token_logprobs": [token.logprob for token in tokens],
-            "top_logprobs": [dict(token.top) for token in tokens], "text_offset": [],
+            "top_logprobs": [_top(token) for token in tokens], "text_offset": offsets,
         }  # fmt: skip
 
 
@@ -129,6 +135,16 @@ def _call_record(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _word(text: str, logprob: float) -> dict[str, Any]:
+def _top(token: TokenProbability) -> dict[str, float] | None:
+    """Return the likeliest tokens and the one that is there, of several with one text the likeliest."""
+    if token.logprob is None:
+        return None
+    likeliest: dict[str, float] = {}
+    for text, logprob in (*token.top, (token.text, token.logprob)):
+        likeliest.setdefault(text, logprob)
+    return likeliest
+
+
+def _word(text: str, logprob: float | None) -> dict[str, Any]:
     is_whole = "\N{REPLACEMENT CHARACTER}" not in text
     return {"token": text, "logprob": logprob, "bytes": list(text.encode()) if is_whole else None}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 from intact.errors import MissingExtraError, QuantValueError
 from intact.lm.language_model import LanguageModel
 from intact.lm.serving.patient_protocol import make_protocol
-from intact.lm.serving.server_limits import ServerLimits
+from intact.lm.serving.server_limits import ServerAccess, ServerLimits
 
 _MARGIN = 10  # seconds for clients to take the ends of their answers
 
@@ -23,15 +24,16 @@ class ModelServer:
         host: Address to listen at.
         port: 0: a free one.
         limits: What one client may have.
-        api_key: What clients must send as their key; "" for nothing.
+        api_key, metrics_key, origins: As of `ServerAccess`.
     Raises:
-        QuantValueError: The address cannot be listened at, or the model has no tokenizer.
+        QuantValueError: The address cannot be listened at, the model has no tokenizer, or an origin is none.
         MissingExtraError: starlette or uvicorn is not installed.
     """
 
     def __init__(
         self, model: LanguageModel, *, name: str = "model", host: str = "127.0.0.1", port: int = 8000,
-        limits: ServerLimits | None = None, api_key: str = "",
+        limits: ServerLimits | None = None, api_key: str = "", metrics_key: str = "",
+        origins: Sequence[str] = (),
     ) -> None:  # fmt: skip
         try:
             import starlette  # noqa: F401
@@ -42,7 +44,7 @@ class ModelServer:
 
         model.require_tokenizer()
         self._limits = limits or ServerLimits()
-        self._app = ServerApp(model, name, self._limits, api_key)
+        self._app = ServerApp(model, name, self._limits, ServerAccess(api_key, metrics_key, tuple(origins)))
         bounds = self._limits
         config = uvicorn.Config(
             self._app.routes(), http=make_protocol(bounds.read_seconds), log_level="error", access_log=False,

@@ -12,6 +12,8 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -21,10 +23,11 @@ from intact.lm.chat.chat_prompt import ChatPrompt
 from intact.lm.chat.reasoning import ReasoningStream
 from intact.lm.language_model import LanguageModel
 from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart, Post, VectorJob
+from intact.lm.serving.call_grammars import request_grammar
 from intact.lm.serving.engine_thread import EngineThread, QueueFullError, StoppedError
 from intact.lm.serving.event_stream import EventStream, end_task, wait_for_disconnect
 from intact.lm.serving.metrics import Metrics
-from intact.lm.serving.protocol_error import ProtocolError, fault_error
+from intact.lm.serving.protocol_error import ProtocolError, check_model, fault_error
 from intact.lm.serving.requests import (
     EmbeddingRequest,
     TextRequest,
@@ -34,7 +37,8 @@ from intact.lm.serving.requests import (
     parse_json,
 )
 from intact.lm.serving.responses import AnswerFormat, embedding_body, usage_record
-from intact.lm.serving.server_limits import ServerLimits
+from intact.lm.serving.server_limits import ServerAccess, ServerLimits
+from intact.lm.serving.token_endpoints import detokenize_body, tokenize_body
 from intact.lm.serving.tool_calls import ToolCallStream
 
 _DRAINED = 16  # bodies of so many times the limit are read to their end
@@ -49,15 +53,19 @@ class ServerApp:
         model: What is served.
         name: Of the model, for clients.
         limits: What one client may have.
-        api_key: What clients must send; "" for nothing.
+        access: Who may ask.
 
     Attributes:
         engine: The thread that runs the model.
         metrics: What was done so far.
     """
 
-    def __init__(self, model: LanguageModel, name: str, limits: ServerLimits, api_key: str = "") -> None:
-        self._model, self._name, self._limits, self._key = model, name, limits, api_key.encode()
+    def __init__(
+        self, model: LanguageModel, name: str, limits: ServerLimits, access: ServerAccess | None = None
+    ) -> None:
+        self._model, self._name, self._limits = model, name, limits
+        self._access = access or ServerAccess()
+        self._key = self._access.api_key.encode()
         self.engine = EngineThread(
             model.new_cache, limits.slots, limits.waiting, limits.chunk, limits.idle_seconds
         )
@@ -73,7 +81,7 @@ class ServerApp:
         """Return the application."""
         posts: dict[str, _Handler] = {
             "/v1/completions": self._complete, "/v1/chat/completions": self._chat,
-            "/v1/embeddings": self._embed,
+            "/v1/embeddings": self._embed, "/tokenize": self._tokenize, "/detokenize": self._detokenize,
         }  # fmt: skip
         gets: dict[str, _Handler] = {
             "/v1/models": self._models, "/v1/models/{name:path}": self._model_record,
@@ -84,15 +92,17 @@ class ServerApp:
             for method, handlers in (("POST", posts), ("GET", gets))
             for path, handler in handlers.items()
         ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+        middleware = [] if not self._access.origins else [_cors(self._access.origins)]
+        return Starlette(
+            routes=routes, middleware=middleware, exception_handlers={HTTPException: _http_error}
+        )
 
     def _guard(self, path: str, handler: _Handler) -> Callable[[Request], Awaitable[Response]]:
         """Turn every error of a handler into the protocol's, and count the answer."""
 
         async def answer(request: Request) -> Response:
             try:
-                if path.startswith("/v1"):
-                    self._check_key(request)
+                self._check_key(request, path)
                 response = await handler(request)
             except ProtocolError as error:
                 response = _error_response(error)
@@ -135,9 +145,22 @@ class ServerApp:
         self._check_model(wanted.model)
         return await self._answer(request, wanted, is_chat=True)
 
+    async def _tokenize(self, request: Request) -> Response:
+        record = await self._read(request)
+        (body,) = await self._run_apart(lambda: [tokenize_body(record, self._model, self._name)])
+        return JSONResponse(body)
+
+    async def _detokenize(self, request: Request) -> Response:
+        record = await self._read(request)
+        (body,) = await self._run_apart(lambda: [detokenize_body(record, self._model, self._name)])
+        return JSONResponse(body)
+
     async def _embed(self, request: Request) -> Response:
         wanted = parse_embedding(await self._read(request), self._limits)
         self._check_model(wanted.model)
+        size = self._model.hidden_size
+        if size is not None and wanted.dimensions not in (None, size):
+            raise ProtocolError(400, f"'dimensions' can only be {size}", param="dimensions")
         queue, post = _piece_queue()
         jobs = await self._run_apart(lambda: self._vector_jobs(wanted, post))
         self._submit(jobs)
@@ -147,9 +170,6 @@ class ServerApp:
             _cancel(jobs)
         tokens = sum(len(job.prompt) for job in jobs)
         vectors = [job.vector for job in jobs if job.vector is not None]
-        size = len(vectors[0]) if vectors else 0
-        if wanted.dimensions not in (None, size):
-            raise ProtocolError(400, f"'dimensions' can only be {size}", param="dimensions")
         self.metrics.add("intact_prompt_tokens_total", tokens)
         return JSONResponse(embedding_body(self._name, vectors, wanted.is_base64, tokens))
 
@@ -217,7 +237,7 @@ class ServerApp:
         prompts: Sequence[str | list[int]] = wanted.prompts or [
             model.chat_prompt(wanted.messages, wanted.tools, **vars(wanted.chat))
         ]
-        grammar = None if wanted.json_schema is None else model.grammar(json_schema=wanted.json_schema)
+        grammar = request_grammar(model, wanted.tools, wanted.choice, wanted.json_schema)
         names = [tool["function"]["name"] for tool in wanted.tools]
         jobs = []
         for number, prompt in enumerate(prompts):
@@ -225,15 +245,16 @@ class ServerApp:
             if most is None:
                 most = max(1, min(self._limits.default_tokens, model.positions - len(ids)))
             for answer in range(wanted.answers):
-                choice = model.token_choice(ids, most, wanted.sampling, grammar, answer)
+                choice = model.token_choice(ids, most, wanted.sampling, grammar, answer, wanted.stop_rules)
                 index = number * wanted.answers + answer
-                calls = ToolCallStream(names) if names else None
-                reasoning = None
-                if isinstance(prompt, ChatPrompt) and grammar is None:
+                calls = ToolCallStream(names, wanted.choice.most) if names else None
+                reasoning, is_formed = None, wanted.choice.forced or wanted.json_schema is not None
+                if isinstance(prompt, ChatPrompt) and not is_formed:
                     reasoning = ReasoningStream(prompt.open_mark, prompt.template)
+                echo = self._text(prompt) if wanted.echoes else None
                 job = AnswerJob(
                     ids, choice, tokenizer, wanted.stop, index=index, logprobs=wanted.logprobs, post=post,
-                    calls=calls, reasoning=reasoning,
+                    calls=calls, reasoning=reasoning, echo=echo, least=wanted.stop_rules.least,
                 )  # fmt: skip
                 jobs.append(job)
         return jobs
@@ -250,6 +271,10 @@ class ServerApp:
         if not all(0 <= token < self._model.vocabulary for token in ids):
             raise ProtocolError(400, f"tokens are from 0 to {self._model.vocabulary - 1}", param="prompt")
         return ids
+
+    def _text(self, prompt: str | list[int]) -> str:
+        tokenizer = self._model.require_tokenizer()
+        return prompt if isinstance(prompt, str) else tokenizer.decode(prompt, special=True)
 
     def _submit(self, jobs: Sequence[AnswerJob | VectorJob]) -> None:
         try:
@@ -291,14 +316,21 @@ class ServerApp:
         }  # fmt: skip
 
     def _check_model(self, name: str) -> None:
-        if name not in ("", self._name):
-            message = f"there is no model '{name[:80]}'; this server has '{self._name}'"
-            raise ProtocolError(404, message, param="model", code="model_not_found")
+        check_model(name, self._name)
 
-    def _check_key(self, request: Request) -> None:
+    def _check_key(self, request: Request, path: str) -> None:
+        key = {"/health": b"", "/metrics": self._access.metrics_key.encode()}.get(path, self._key)
         sent = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
-        if self._key and not hmac.compare_digest(sent, self._key):
+        if key and not hmac.compare_digest(sent, key):
             raise ProtocolError(401, "the API key is missing or wrong", code="invalid_api_key")
+
+
+def _cors(origins: Sequence[str]) -> Middleware:
+    """Let pages of these origins ask."""
+    return Middleware(
+        CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"],
+        max_age=3600,
+    )  # fmt: skip
 
 
 def _piece_queue() -> tuple[asyncio.Queue[AnswerPart], Post]:

@@ -1,7 +1,8 @@
-"""Limits of what one client may have."""
+"""Limits of what one client may have, and who may be one."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 
 from intact.errors import QuantValueError
@@ -54,3 +55,31 @@ class ServerLimits:
             least = 0 if field.name in ("waiting", "grace_seconds", "idle_seconds") else 1
             if not least <= value <= 2**31:
                 raise QuantValueError(field.name, str(value), f"{least} to {2**31}", "change it")
+
+
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[A-Za-z0-9._:\[\]-]+")
+
+
+@dataclass(frozen=True)
+class ServerAccess:
+    """Clients that may ask a server.
+
+    Attributes:
+        api_key: What clients must send as their key, everywhere but at /health and /metrics; "" for nothing.
+        metrics_key: What must be sent for /metrics; "" for nothing.
+        origins: Of web pages that may ask, such as "https://example.org"; "*": all may.
+
+    Raises:
+        QuantValueError: An origin is none.
+    """
+
+    api_key: str = ""
+    metrics_key: str = ""
+    origins: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise QuantValueError(
+                    "cors", repr(origin), "'*', or a scheme and a host", "write it as https://example.org"
+                )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +23,6 @@ _BEGIN, _END = "<tool_call>", "</tool_call>"
 _PREFIXES = ("<|python_tag|>", "[TOOL_CALLS]")
 _STRING_OR_END = re.compile(rf'"(?:[^"\\]|\\.)*+"|"|{_END}', re.DOTALL)
 """A JSON string, one that is still open, or the mark behind a call."""
-_SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""Of calls that must come: where any blanks may stand, small models write nothing else."""
-
 _WHOLE = ("{", "[", *_PREFIXES)
 """Beginnings of answers that may be nothing but calls."""
 
@@ -79,6 +76,8 @@ class ToolCallStream:
 
     def finish(self) -> tuple[str, tuple[ToolCall, ...]]:
         """Return what waited."""
+        if self.is_full:
+            return "", ()
         stripped = self._pending.strip()
         for prefix in (*_PREFIXES, _BEGIN):  # the end of the last one may be missing
             stripped = stripped.removeprefix(prefix).strip()
@@ -153,19 +152,6 @@ class ToolCallStream:
         if not isinstance(arguments, dict):
             return None
         return ToolCall(number, name, json.dumps(arguments, ensure_ascii=False, allow_nan=False))
-
-
-def call_schema(tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the JSON schema of a call of any of these tools, as a request has them."""
-    calls = []
-    for tool in tools:
-        function = tool["function"]
-        properties = {"name": {"const": function["name"]}, "arguments": function["parameters"]}
-        calls.append({
-            "type": "object", "properties": properties, "required": ["name", "arguments"],
-            "additionalProperties": False,
-        })  # fmt: skip
-    return (calls[0] if len(calls) == 1 else {"anyOf": calls}) | {"x-guidance": _SPACING}
 
 
 def _find_end(text: str, begin: int, is_last: bool) -> int | None:

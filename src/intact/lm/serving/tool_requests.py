@@ -3,48 +3,62 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from intact.lm.serving.protocol_error import Fields
 from intact.lm.serving.server_limits import ServerLimits
-from intact.lm.serving.tool_calls import call_schema
 
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
-def parse_tools(fields: Fields, limits: ServerLimits) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Read `tools` and `tool_choice`.
+@dataclass(frozen=True)
+class ToolChoice:
+    """Bounds of the calls that a model makes.
 
-    Returns:
-        The tools that the model may call, for its template; and the JSON schema of an answer that must be a
-        call, None where it may be text.
+    Attributes:
+        forced: Names of the tools of which it has to call one; empty: it may answer with text.
+        strict: Names of those whose arguments have to follow their schema.
+        most: Calls of an answer; None: any number.
     """
+
+    forced: tuple[str, ...] = ()
+    strict: frozenset[str] = frozenset()
+    most: int | None = None
+
+
+def parse_tools(fields: Fields, limits: ServerLimits) -> tuple[list[dict[str, Any]], ToolChoice]:
+    """Read `tools`, `tool_choice` and `parallel_tool_calls`; return the template's tools and the choice."""
     value = fields.take("tools", [])
     if not isinstance(value, list) or len(value) > limits.tools:
         raise fields.error("tools", f"must be a list of at most {limits.tools} tools")
-    tools = [_tool(record, f"tools[{number}].") for number, record in enumerate(value)]
+    pairs = [_tool(record, f"tools[{number}].") for number, record in enumerate(value)]
+    tools = [tool for tool, _ in pairs]
     names = [tool["function"]["name"] for tool in tools]
     if len(set(names)) < len(names):
         raise fields.error("tools", "must have names that differ")
+    strict = frozenset(name for name, (_, is_strict) in zip(names, pairs, strict=True) if is_strict)
+    most = None if fields.flag("parallel_tool_calls", True) else 1
     choice = fields.take("tool_choice", "auto")
     if choice == "none":
-        return [], None
+        return [], ToolChoice()
     if choice == "auto":
-        return tools, None
+        return tools, ToolChoice((), strict, most)
     if choice == "required" and tools:
-        return tools, call_schema(tools)
+        return tools, ToolChoice(tuple(names), strict, most)
     if isinstance(choice, dict):
         chosen = Fields(choice, "tool_choice.")
-        kind, name = (
-            chosen.text("type"),
-            Fields(chosen.take("function"), "tool_choice.function.").text("name"),
-        )
+        function = Fields(chosen.take("function"), "tool_choice.function.")
+        kind, name = chosen.text("type"), function.text("name")
+        chosen.finish()
+        function.finish()
         if kind == "function" and name in names:
-            return tools, call_schema([tools[names.index(name)]])
+            return tools, ToolChoice((name,), strict, most)
     raise fields.error("tool_choice", "must be 'none', 'auto', 'required', or name one of the tools")
 
 
-def _tool(record: Any, where: str) -> dict[str, Any]:
+def _tool(record: Any, where: str) -> tuple[dict[str, Any], bool]:
+    """Return a tool for the template, and whether its schema is to be enforced."""
     tool = Fields(record, where)
     if tool.text("type") != "function":
         raise tool.error("type", "must be 'function'", "unsupported_parameter")
@@ -55,7 +69,8 @@ def _tool(record: Any, where: str) -> dict[str, Any]:
     if not isinstance(parameters, dict):
         raise function.error("parameters", "must be a JSON schema")
     about = function.text("description", "")
-    function.skip("strict")
+    is_strict = function.flag("strict")
     function.finish()
     tool.finish()
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
+    record = {"name": name, "description": about, "parameters": parameters}
+    return {"type": "function", "function": record}, is_strict

@@ -1,0 +1,50 @@
+"""Requests to /tokenize and /detokenize, in vLLM's form and in llama.cpp's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from intact.lm.language_model import LanguageModel
+from intact.lm.serving.generation_fields import is_token
+from intact.lm.serving.protocol_error import Fields
+
+_MOST = 2**17  # tokens of one request
+
+
+def tokenize_body(record: Any, model: LanguageModel, name: str) -> dict[str, Any]:
+    """Return the tokens of a text: `prompt` of vLLM, or `content` of llama.cpp.
+
+    Both begin with the model's first token only where `add_special_tokens` says so, or `add_special`.
+    """
+    fields, tokenizer = Fields(record), model.require_tokenizer()
+    is_llama = "content" in record
+    fields.check_model(name)
+    text = fields.text("content" if is_llama else "prompt")
+    begins = fields.flag("add_special", False) if is_llama else fields.flag("add_special_tokens", True)
+    wants_pieces = fields.flag("with_pieces" if is_llama else "return_token_strs")
+    fields.refuse(parse_special=(True,), add_generation_prompt=(), messages=())
+    fields.finish()
+    tokens = tokenizer.encode(text, bos=begins)
+    pieces = [tokenizer.decode([token], special=True) for token in tokens] if wants_pieces else None
+    if is_llama:
+        if pieces is None:
+            return {"tokens": tokens}
+        return {
+            "tokens": [{"id": token, "piece": piece} for token, piece in zip(tokens, pieces, strict=True)]
+        }
+    body = {"count": len(tokens), "max_model_len": model.positions, "tokens": tokens}
+    return body | ({"token_strs": pieces} if wants_pieces else {})
+
+
+def detokenize_body(record: Any, model: LanguageModel, name: str) -> dict[str, Any]:
+    """Return the text of tokens, as `prompt` for clients of vLLM and as `content` for those of llama.cpp."""
+    fields = Fields(record)
+    fields.check_model(name)
+    tokens = fields.take("tokens")
+    if not isinstance(tokens, list) or len(tokens) > _MOST:
+        raise fields.error("tokens", f"must be a list of at most {_MOST} tokens")
+    if not all(is_token(token) and token < model.vocabulary for token in tokens):
+        raise fields.error("tokens", f"must be from 0 to {model.vocabulary - 1}")
+    fields.finish()
+    text = model.require_tokenizer().decode(tokens, special=True)
+    return {"prompt": text, "content": text}
