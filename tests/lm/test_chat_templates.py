@@ -238,9 +238,7 @@ def test_folders_have_the_templates_that_transformers_takes(files, templates, tm
     found = folder_chat_templates(ModelFiles(write_files(tmp_path, files)), "llama")
     assert found.templates == templates and set(found.origins) == set(templates)
     if len(files) > 1 and templates == {"default": "c"}:
-        assert found.origins["default"] == (
-            "chat_template.jinja; not used, as in transformers: tokenizer_config.json: chat_template"
-        )
+        assert found.origins["default"] == ("chat_template.jinja, not tokenizer_config.json: chat_template")
 
 
 @pytest.mark.parametrize("value", [3, ["a"], [{"name": "default"}], {"default": 3}])
@@ -307,3 +305,27 @@ def test_a_text_as_template_has_the_special_tokens_of_the_tokenizer():
         lm.LanguageModel(None, 64, lm.Tokenizer(words, 1, [2]), template).chat_prompt([USER]) == "<s>hi</s>"
     )
     assert lm.LanguageModel(None, 64, None, template).chat_prompt([USER]) == "hi"
+
+
+def test_saved_folders_keep_all_templates(tmp_path):
+    from tests.lm.server_clients import write_text_model
+
+    pytest.importorskip("tokenizers")
+    folder = write_text_model(tmp_path / "small")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": NAMED, "eos_token": "b"}))
+    (folder / "chat_template.jinja").unlink()
+    lm.save(lm.load(folder, weights="int4", block=16, threads=1), tmp_path / "saved")
+    saved = lm.load(tmp_path / "saved", threads=1)
+    assert saved.chat_templates.templates == {"default": "a", "tool_use": "b"}
+    assert saved.chat_templates.variables == {"eos_token": "b"}
+    assert saved.chat_templates.origins["tool_use"] == "tokenizer_config.json: chat_template"
+    path = tmp_path / "saved" / "language_model.json"
+    record = json.loads(path.read_text())
+    for change in ({"variables": {"eos_token": 3}}, {"templates": ["a"]}, {"adds_begin": 1}):
+        path.write_text(json.dumps(record | change))
+        with pytest.raises(FileFormatError):
+            lm.load(tmp_path / "saved")
+    for name in ("templates", "variables", "origins", "adds_begin"):
+        del record[name]
+    path.write_text(json.dumps(record | {"template": "{{ messages[0].content }}"}))
+    assert lm.load(tmp_path / "saved", threads=1).chat_prompt([USER]) == "hi"  # of an earlier version

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,12 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 def saved_description(folder: Path) -> ModelDescription:
     """Return what the files said that a saved folder was made of; little for folders of earlier versions."""
-    record = read_settings(folder)
-    known = _read_description(record, str(folder / SETTINGS))
-    return known or ModelDescription(str(record["settings"].get("family", "unknown")))
+    record, where = read_settings(folder), str(folder / SETTINGS)
+    family = str(record["settings"].get("family", "unknown"))
+    known, templates = _read_description(record, where), _read_templates(record, where)
+    if isinstance(templates, str):
+        templates = ChatTemplates({"default": templates} if templates else {})
+    return replace(known or ModelDescription(family), chat_templates=templates)
 
 
 def _check_options(options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

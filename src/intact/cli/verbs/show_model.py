@@ -62,10 +62,12 @@ def _record(described: lm.ModelDescription) -> dict[str, Any]:
     decoder = described.decoder
     sizes = {} if decoder is None else {name: _plain(value) for name, value in vars(decoder).items()}
     tokens, pooling = described.special_tokens, described.pooling
+    origins = described.chat_templates.origins
+    templates = {name: origins.get(name, "unknown origin") for name in described.chat_templates.templates}
     return {
         "family": described.family, **sizes, "first token": tokens.begin, "end tokens": list(tokens.ends),
         "tokens behind texts": list(tokens.appended),
-        "chat templates": ", ".join(described.chat_templates.templates) or "none",
+        "chat templates": "; ".join(map(": ".join, templates.items())) or "none",
         "special tokens in templates": dict(described.chat_templates.variables),
         "pooling": f"{pooling.kind}, length {'1' if pooling.is_normalized else 'as it is'}"
         + (f" ({pooling.source})" if pooling.source else ""),

@@ -83,7 +83,7 @@ def folder_chat_templates(sources: ModelFiles, family: str) -> ChatTemplates:
     full = [(origin, templates) for origin, templates in places if templates]
     chosen = full[0] if full else ("", dict[str, str]())
     unused = [origin for origin, templates in full[1:] if templates != chosen[1]]
-    origin = f"{chosen[0]}; not used, as in transformers: {', '.join(unused)}" if unused else chosen[0]
+    origin = f"{chosen[0]}, not {', '.join(unused)}" if unused else chosen[0]
     tokens = _special_texts(config, sources.peek_object(SPECIAL_TOKENS_MAP), family)
     return ChatTemplates(chosen[1], tokens, origins=dict.fromkeys(chosen[1], origin))
 
