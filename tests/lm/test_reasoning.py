@@ -10,6 +10,7 @@ from tests.lm.server_clients import serve
 
 from intact import lm
 from intact.lm.chat.reasoning import FORMS, ReasoningStream
+from intact.lm.text_stream import TextStream
 
 httpx = pytest.importorskip("httpx")
 ANSWERS = [
@@ -46,6 +47,21 @@ def test_every_form_is_split(form):
     for size in (1, 7, 999):
         assert split(answer, size, template=f"... {form.begin} ...") == ("why", "yes")
         assert split(answer.removeprefix(form.begin), size, form.begin) == ("why", "yes")
+
+
+def test_marks_that_are_special_tokens_are_seen():
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {"a": 0, "b": 1, "[THINK]": 2, "[/THINK]": 3, "<pad>": 4}
+    base = tokenizers.Tokenizer(tokenizers.models.BPE(words, []))
+    base.decoder = tokenizers.decoders.Fuse()
+    base.add_special_tokens(["[THINK]", "[/THINK]", "<pad>"])
+    tokenizer = lm.Tokenizer(base.to_str(), None, [])
+    model = lm.LanguageModel(None, 64, tokenizer, "x")
+    assert model.mark_tokens == {2: "[THINK]", 3: "[/THINK]"}
+    for marks, text in ((model.mark_tokens, "[THINK]ab[/THINK]ba"), ({}, "abba")):
+        stream = TextStream(tokenizer, marks=marks)
+        pieces = [stream.push(token) for token in (2, 0, 1, 4, 3, 1, 0)]
+        assert "".join(pieces) + stream.finish() == text
 
 
 THINKING = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from intact.engine import Engine
 from intact.errors import QuantValueError
 from intact.lm.chat.chat_prompt import ChatPrompt, chat_prompt
 from intact.lm.chat.chat_templates import ChatTemplates
+from intact.lm.chat.reasoning import is_part_of_mark
 from intact.lm.continuous_batch import ContinuousBatch, SequenceJob
 from intact.lm.description.model_description import ModelDescription, Pooling
 from intact.lm.generate import CHUNK, StopRules, TokenChoice, generate_tokens
@@ -86,7 +88,7 @@ class LanguageModel:
     ) -> Iterator[str]:  # fmt: skip
         """Yield the text that follows a prompt, piece by piece; arguments as for `generate`."""
         tokenizer = self.require_tokenizer()
-        text = TextStream(tokenizer, stop)
+        text = TextStream(tokenizer, stop, marks=self.mark_tokens if isinstance(prompt, ChatPrompt) else None)
         for token in self.generate_tokens(
             prompt, max_tokens=max_tokens, sampling=sampling, lookup=lookup, draft=draft, grammar=grammar,
             chunk=chunk, cache=cache,
@@ -311,6 +313,12 @@ class LanguageModel:
             add_generation_prompt=add_generation_prompt, continue_final_message=continue_final_message,
             chat_template_kwargs=chat_template_kwargs,
         )  # fmt: skip
+
+    @cached_property
+    def mark_tokens(self) -> dict[int, str]:
+        """Texts of special tokens that are marks of reasoning, or parts of such, by their numbers."""
+        words = self.tokenizer.special_words() if self.tokenizer is not None else {}
+        return {number: word for number, word in words.items() if is_part_of_mark(word)}
 
     @property
     def template(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ class TextJob(SequenceJob):
         tokenizer: Decodes them.
         stop: Texts at which it ends; they are left out.
         least: Tokens within which no stop text ends it.
+        marks: As of `TextStream`.
 
     Attributes:
         choice: As given.
@@ -33,12 +34,12 @@ class TextJob(SequenceJob):
 
     def __init__(
         self, prompt: Sequence[int], choice: TokenChoice, tokenizer: Tokenizer, stop: Sequence[str] = (),
-        least: int = 0,
+        least: int = 0, marks: Mapping[int, str] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(prompt)
         self.choice, self.end = choice, ""
         self.pieces: list[str] = []
-        self._text = TextStream(tokenizer, stop, least)
+        self._text = TextStream(tokenizer, stop, least, marks)
 
     def next_token(self, logits: NDArray[np.float32]) -> int | None:
         """Return the token to run next, None at the end."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from intact.lm.tokenizer import Tokenizer
 
@@ -21,13 +21,18 @@ class TextStream:
         tokenizer: Decodes.
         stop: Texts at which it ends; they are left out.
         least: Tokens within which no stop text is sought.
+        marks: Texts of special tokens that count, by their numbers; others are left out.
 
     Attributes:
         is_stopped: A stop text came.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), least: int = 0) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, stop: Sequence[str] = (), least: int = 0,
+        marks: Mapping[int, str] | None = None,
+    ) -> None:  # fmt: skip
         self._tokenizer, self._stop, self._free = tokenizer, tuple(stop), least
+        self._marks = dict(marks or {})
         self._kept_back = max((len(text) for text in stop), default=1) - 1
         self._tokens: list[int] = []
         self._decoded = 0  # characters of the tokens in the window that were taken
@@ -36,6 +41,17 @@ class TextStream:
 
     def push(self, token: int) -> str:
         """Add a token; return the text that is certain by now."""
+        if token in self._marks:
+            self._push_mark(token)
+        else:
+            self._push_text(token)
+        if self._free:
+            self._free -= 1
+            piece, self._pending = self._pending, ""
+            return piece
+        return self._release(max(len(self._pending) - self._kept_back, 0))
+
+    def _push_text(self, token: int) -> None:
         self._tokens.append(token)
         text = self._tokenizer.decode(self._tokens)
         certain = text.rstrip(_HALF)
@@ -43,11 +59,11 @@ class TextStream:
         if len(self._tokens) >= _WINDOW and certain == text:
             self._tokens = self._tokens[-_CONTEXT:]
             self._decoded = len(self._tokenizer.decode(self._tokens))
-        if self._free:
-            self._free -= 1
-            piece, self._pending = self._pending, ""
-            return piece
-        return self._release(max(len(self._pending) - self._kept_back, 0))
+
+    def _push_mark(self, token: int) -> None:
+        self._take(self._tokenizer.decode(self._tokens))
+        self._pending += self._marks[token]
+        self._tokens, self._decoded = [], 0
 
     def finish(self) -> str:
         """Return the text that waited."""

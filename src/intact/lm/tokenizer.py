@@ -82,6 +82,11 @@ class Tokenizer:
         """Return the number of each token, by its text."""
         return dict(self._tokenizer.get_vocab(with_added_tokens=True))
 
+    def special_words(self) -> dict[int, str]:
+        """Return the texts of tokens that are no text, by their numbers."""
+        added = self._tokenizer.get_added_tokens_decoder()
+        return {int(number): str(token.content) for number, token in added.items() if token.special}
+
     def to_json(self) -> str:
         """Return the contents of its tokenizer.json.
 

@@ -21,6 +21,8 @@ class ReasoningForm:
     is_prose: bool = False
 
 
+_SHORTEST_MARK = 4  # characters of a special token that may be a part of a mark
+
 FORMS = (
     ReasoningForm("<think>", "</think>", ("<response>", "</response>")),  # Granite 3.3 and Ernie wrap answers
     ReasoningForm("<think>", "</think>", ("<answer>", "</answer>")),  # Hunyuan
@@ -39,9 +41,6 @@ FORMS = (
     ),
     ReasoningForm("<|channel>thought", "<channel|>"),
     ReasoningForm(
-        "<|channel|>analysis<|message|>", "<|end|>", ("<|start|>assistant<|channel|>final<|message|>", "")
-    ),
-    ReasoningForm(
         "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ("", "[END FINAL RESPONSE]"), is_prose=True
     ),
     ReasoningForm("Here is my thought process:", "Here is my response:", is_prose=True),
@@ -52,6 +51,12 @@ def final_mark(prompt: str) -> str:
     """Return the mark that begins reasoning with which a prompt ends; "" for none."""
     end = prompt.rstrip()
     return next((form.begin for form in FORMS if end.endswith(form.begin)), "")
+
+
+def is_part_of_mark(word: str) -> bool:
+    """Return whether the text of a special token is a mark around reasoning, or a part of one."""
+    marks = [mark for form in FORMS for mark in (form.begin, form.end)]
+    return len(word) >= _SHORTEST_MARK and any(word in mark for mark in marks)
 
 
 def last_open_mark(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +65,7 @@ class AnswerJob(TextJob):
     """Generates one answer and posts its parts.
 
     Args:
-        prompt, choice, tokenizer, stop: As for `TextJob`.
+        prompt, choice, tokenizer, stop, least, marks: As for `TextJob`.
         index: Number of the answer.
         logprobs: The most likely tokens that are named beside each; None: no probabilities.
         post: Takes the parts, on the thread of the engine.
@@ -78,8 +78,9 @@ class AnswerJob(TextJob):
         self, prompt: Sequence[int], choice: TokenChoice, tokenizer: Tokenizer, stop: Sequence[str], *,
         index: int, logprobs: int | None, post: Post, calls: ToolCallStream | None = None,
         reasoning: ReasoningStream | None = None, echo: str | None = None, least: int = 0,
+        marks: Mapping[int, str] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(prompt, choice, tokenizer, stop, least)
+        super().__init__(prompt, choice, tokenizer, stop, least, marks)
         self._tokenizer, self._index, self._logprobs, self._post = tokenizer, index, logprobs, post
         self._calls, self._reasoning, self._echo = calls, reasoning, echo
         self.wants_prompt_logits = echo is not None and logprobs is not None

@@ -248,13 +248,15 @@ class ServerApp:
                 choice = model.token_choice(ids, most, wanted.sampling, grammar, answer, wanted.stop_rules)
                 index = number * wanted.answers + answer
                 calls = ToolCallStream(names, wanted.choice.most) if names else None
-                reasoning, is_formed = None, wanted.choice.forced or wanted.json_schema is not None
+                reasoning, marks = None, dict[int, str]()
+                is_formed = wanted.choice.forced or wanted.json_schema is not None
                 if isinstance(prompt, ChatPrompt) and not is_formed:
-                    reasoning = ReasoningStream(prompt.open_mark, prompt.template)
+                    reasoning, marks = ReasoningStream(prompt.open_mark, prompt.template), model.mark_tokens
                 echo = self._text(prompt) if wanted.echoes else None
                 job = AnswerJob(
                     ids, choice, tokenizer, wanted.stop, index=index, logprobs=wanted.logprobs, post=post,
                     calls=calls, reasoning=reasoning, echo=echo, least=wanted.stop_rules.least,
+                    marks=marks,
                 )  # fmt: skip
                 jobs.append(job)
         return jobs
