@@ -1,7 +1,7 @@
 """Compare one Q/DQ model in every way that runs it: integer reference, engine, module and ONNX Runtime."""
 
 from intact.engine.compare.c_library import CLibrary, c_library_of, differing_elements
-from intact.engine.compare.compare_runs import Module, compare
+from intact.engine.compare.compare_runs import Module, compare, compare_module
 from intact.engine.compare.comparison_counts import (
     ROUNDING,
     Comparison,
@@ -13,5 +13,5 @@ from intact.engine.compare.comparison_counts import (
 
 __all__ = [
     "ROUNDING", "CLibrary", "Comparison", "Counts", "Distance", "LayerCounts", "Module", "TensorCounts",
-    "c_library_of", "compare", "differing_elements",
+    "c_library_of", "compare", "compare_module", "differing_elements",
 ]  # fmt: skip

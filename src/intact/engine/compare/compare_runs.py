@@ -99,6 +99,24 @@ def compare(
     return result
 
 
+def compare_module(engine: Engine, module: Module, feeds: Feeds) -> Comparison:
+    """Compare `module` with `engine` alone: codes of every quantizer, and outputs, each run end to end.
+
+    The counts of module and engine are called "module", as if the engine were the reference, which it equals
+    (N32).
+    """
+    plan = engine.plan_for({name: np.shape(feeds[name]) for name in engine.plan.inputs}, feeds)
+    result = Comparison(_tensors(plan, module.pairs), parts=_parts(plan))
+    tensors = engine.tap(feeds)
+    outputs, calls = module.trace(feeds)
+    _count_calls(result, plan, module, calls, tensors, {})
+    side_outputs = {"engine": _outputs(plan, tensors), "module": outputs}
+    result.samples = result.traced = _rows(side_outputs)
+    _answers(result, {side: arrays[0] for side, arrays in side_outputs.items()})
+    _distances(result, side_outputs)
+    return result
+
+
 def _parts(plan: Plan) -> tuple[str, ...]:
     return tuple(step.name for step in plan.steps if isinstance(step, FallbackSubgraph))
 
@@ -151,9 +169,23 @@ def _trace_module(
     result: Comparison, plan: Plan, module: Module, feeds: Feeds, reference: Feeds, file: Feeds
 ) -> Sequence[NDArray]:
     """Compare every tensor that the module quantizes; return its outputs."""
+    outputs, calls = module.trace(feeds)
+    at = _count_calls(result, plan, module, calls, reference, file)
+    counts = {tensor.tensor: tensor for tensor in result.tensors}
+    overrides = {real: _real(reference[name], _codes_of(plan, name)) for real, name in at.items()}
+    for call in _once(module.trace(feeds, overrides)[1]):
+        if call.pair is not None and (name := at.get(call.pair.real)) is not None:
+            _alone(counts[name].alone, call, reference[name], _codes_of(plan, name))
+    return outputs
+
+
+def _count_calls(
+    result: Comparison, plan: Plan, module: Module, calls: Sequence[QuantizerCall], reference: Feeds,
+    file: Feeds,
+) -> dict[str, str]:  # fmt: skip
+    """Count the codes of the module's quantizer calls; return the plan's tensor of each pair's floats."""
     at = {pair.real: name for pair in module.pairs if (name := _tensor_of(plan, pair)) is not None}
     counts = {tensor.tensor: tensor for tensor in result.tensors}
-    outputs, calls = module.trace(feeds)
     done, strange = set[str](), [call.quantizer for call in calls if call.pair is None]
     for call in _once(calls):
         assert call.pair is not None
@@ -172,11 +204,7 @@ def _trace_module(
             strange.append(call.quantizer)
     strange += [pair.quantizer for pair in module.pairs if pair.real not in done]
     result.unmatched = tuple(dict.fromkeys((*result.unmatched, *strange)))
-    overrides = {real: _real(reference[name], _codes_of(plan, name)) for real, name in at.items()}
-    for call in _once(module.trace(feeds, overrides)[1]):
-        if call.pair is not None and (name := at.get(call.pair.real)) is not None:
-            _alone(counts[name].alone, call, reference[name], _codes_of(plan, name))
-    return outputs
+    return at
 
 
 def _once(calls: Sequence[QuantizerCall]) -> list[QuantizerCall]:
@@ -271,7 +299,7 @@ def _distances(result: Comparison, side_outputs: Mapping[str, Sequence[NDArray]]
     pairs = {
         side: (side_outputs["engine"], arrays) for side, arrays in side_outputs.items() if side != "engine"
     }
-    if "module" in side_outputs:
+    if {"module", "file"} <= side_outputs.keys():
         pairs["export"] = side_outputs["module"], side_outputs["file"]
     for side, (ours, theirs) in pairs.items():
         distance = result.outputs.setdefault(side, Distance())

@@ -16,6 +16,7 @@ from intact.torch.block_weights.embedding import EMBEDDINGS, BlockWeightEmbeddin
 from intact.torch.block_weights.layers import BlockWeightLinear
 from intact.torch.block_weights.linear_modules import convert_at, find_modules, replace_modules_at
 from intact.torch.block_weights.recurrent import RECURRENT, BlockWeightCell, BlockWeightRecurrent
+from intact.torch.exact import run_exactly
 
 __all__ = ["quantize_dynamic"]
 
@@ -71,7 +72,7 @@ def quantize_dynamic(
         for path, module in find_modules(result, _KINDS[dtype])
         if qconfig_spec is None or type(module) in qconfig_spec or path in qconfig_spec
     }
-    return replace_modules_at(result, layers).eval()
+    return run_exactly(replace_modules_at(result, layers).eval())
 
 
 def _convert(module: nn.Module, linear: Any, bits: int) -> nn.Module:

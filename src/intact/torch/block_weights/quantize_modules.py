@@ -38,6 +38,7 @@ from intact.torch.block_weights.linear_modules import (
     replace_modules_at,
 )
 from intact.torch.block_weights.module_stream import Call, ModuleStream, shared_inputs
+from intact.torch.exact import run_exactly
 from intact.torch.models.batches import arguments_of
 from intact.torch.models.modules import deep_copy, require_module, unwrap
 
@@ -122,6 +123,7 @@ def quantize_weights(
         _quantize_by_data(result, layers, calls)
     else:
         _quantize_nearest(result, layers)
+    run_exactly(result.model)
     return result
 
 

@@ -13,6 +13,7 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.ptq.blocks import BlockFormat
 from intact.torch.block_weights.layers import BlockWeightLinear
 from intact.torch.block_weights.linear_modules import convert_at, find_linear_modules, replace_modules_at
+from intact.torch.exact import run_exactly
 from intact.torch.models.modules import require_module
 
 __all__ = ["quantize_"]
@@ -87,7 +88,7 @@ def quantize_(
     replacements = {
         path: convert_at(path, partial(_convert, layer, scheme)) for path, layer in layers.items()
     }
-    replace_modules_at(model, replacements).eval()
+    run_exactly(replace_modules_at(model, replacements).eval())
 
 
 def _convert(layer: nn.Linear, scheme: _Scheme) -> BlockWeightLinear:

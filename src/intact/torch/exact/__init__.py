@@ -4,6 +4,8 @@
 products, exponentials) compute what an engine of the module computes (docs/numerics.md, N65).
 """
 
+from intact.torch.exact.exact_forward import run_exactly
 from intact.torch.exact.exact_mode import exact_functions, torch_functions
+from intact.torch.exact.torch_steps import record_torch_steps
 
-__all__ = ["exact_functions", "torch_functions"]
+__all__ = ["exact_functions", "record_torch_steps", "run_exactly", "torch_functions"]

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from intact.torch.exact.function_handlers import DECOMPOSED, HANDLERS, NoEngineStep
 from intact.torch.exact.tensor_grids import MOVES, TensorGrids
+from intact.torch.exact.torch_steps import note_torch_step
 from intact.torch.operators.fake_quantize import is_tracing
 from intact.torch.private_torch import is_in_functorch
 from intact.torch.tracing.function_names import function_of
@@ -85,7 +86,9 @@ class _Exact(TorchFunctionMode):
             if args:
                 self.grids.put_moved(name, result, func, args, kwargs)
             return result
-        if "out" in kwargs or not _is_real(args):
+        operands = (*args, *kwargs.values())
+        if "out" in kwargs or not _is_real(operands):
+            note_torch_step(name, operands)
             return func(*args, **kwargs)
         if name in DECOMPOSED and name not in self._running_decomposed:
             self._running_decomposed.add(name)
@@ -96,10 +99,12 @@ class _Exact(TorchFunctionMode):
                 self._running_decomposed.discard(name)
         handler = HANDLERS.get(name)
         if handler is None:
+            note_torch_step(name, operands)
             return func(*args, **kwargs)
         try:
             result = handler(self.grids, *args, **kwargs)
         except (NoEngineStep, TypeError):  # operands that the function does not have: torch says so itself
+            note_torch_step(name, operands)
             return func(*args, **kwargs)
         return _write_if_inplace(info.writes, args, result)
 
@@ -108,11 +113,11 @@ def _write_if_inplace(writes: bool, args: tuple[Any, ...], result: Any) -> Any:
     return args[0].copy_(result) if writes else result
 
 
-def _is_real(args: tuple[Any, ...]) -> bool:
+def _is_real(operands: tuple[Any, ...]) -> bool:
     """Return whether all floats among the operands are tensors that the engine's steps take."""
-    tensors = [x for x in args if isinstance(x, Tensor)]
-    if not tensors and args and isinstance(args[0], (tuple, list)):
-        tensors = [x for x in args[0] if isinstance(x, Tensor)]
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    if not tensors and operands and isinstance(operands[0], (tuple, list)):
+        tensors = [x for x in operands[0] if isinstance(x, Tensor)]
     floats = [x for x in tensors if x.is_floating_point()]
     return bool(floats) and all(
         x.dtype == torch.float32 and x.device.type == "cpu" and x.layout == torch.strided and x.numel()

@@ -32,6 +32,7 @@ from intact.torch.models.modules import deep_copy, quantized_callbacks, require_
 from intact.torch.module_replacement import DEFAULT_CLASSES, convert, convertible, finish
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
+from intact.torch.qdq.compare_engine import LazyComparison
 from intact.torch.qdq.qdq_model import example_arguments
 from intact.torch.training.calibration import calibrate
 from intact.torch.training.collect_statistics import enabled_quantizers, working_quantizers
@@ -135,6 +136,7 @@ def quantize(
     else:
         report, placement = job.place(analysis, grid, weights)
     job.require_fitting(analysis)
+    report = replace(report, compare=LazyComparison(model, (args, kwargs)))
     _name_and_announce(model)
     if data is None:
         return GraphModeResult(model, report, placement)

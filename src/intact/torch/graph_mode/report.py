@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import nn
 
-from intact.placement import Placement, agreement
+from intact.placement import Placement, in_other_runtimes
+from intact.torch.models.batches import device_of, move_to
+from intact.torch.qdq.compare_engine import EngineComparison, LazyComparison, compare_with_engine
+from intact.torch.qdq.qdq_model import example_arguments
 from intact.torch.training.calibration import CalibrationResult
 
 
@@ -26,6 +30,7 @@ class GraphModeReport:
             (`intact.placement.float_steps`); None where the model could not be traced at all.
         training: Path of each module that computes differently in training mode, and is in it -> its class.
             Ranges, files and engines are those of evaluation mode.
+        compare: Compares the module with its engine; None where there is no module yet.
     """
 
     modules: dict[str, str] = field(default_factory=dict)
@@ -35,13 +40,22 @@ class GraphModeReport:
     wide: dict[str, str] = field(default_factory=dict)
     float_steps: dict[str, int] | None = None
     training: dict[str, str] = field(default_factory=dict)
+    compare: LazyComparison | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def comparison(self) -> EngineComparison:
+        """Compare the module, as it is now, with its engine on samples of the calibration data.
+
+        The first time costs one compilation and a run of each; later the result is kept until the module
+        changes. `print` of the report and `agreement` ask for it.
+        """
+        return EngineComparison(skipped="there is no module") if self.compare is None else self.compare()
 
     @property
     def agreement(self) -> str:
-        """Say in one sentence where codes are equal for this model and where they may differ; "" where it is
-        unknown.
-        """
-        return "" if self.float_steps is None else agreement(self.float_steps, "module = engine")
+        """Say in one sentence what was compared, what differed, and where other runtimes may differ."""
+        others = "" if self.float_steps is None else f"; {in_other_runtimes(self.float_steps)}"
+        return f"{self.comparison.sentence}{others}"
 
     def of_active(self, quantizers: Iterable[str]) -> GraphModeReport:
         """Return the report without modules in which none of `quantizers`, paths of working ones, is."""
@@ -61,7 +75,7 @@ class GraphModeReport:
         lines += [f"  {name}: 16 bits, {why}" for name, why in self.wide.items()]
         lines += [f"  {_path_or_model(path)}: left, {why}" for path, why in self.left.items()]
         lines += [f"  {_training_note(self.training)}"] if self.training else []
-        lines += [f"  {self.agreement}"] if self.agreement else []
+        lines += [f"  {self.agreement}"] if self.compare is not None else []
         return "\n".join(lines)
 
 
@@ -115,6 +129,19 @@ class GraphModeResult:
     report: GraphModeReport
     placement: Placement | None = None
     calibration: CalibrationResult | None = None
+
+    def compare(self, example: Any = None) -> EngineComparison:
+        """Compare the module with its engine, bit for bit; it costs one compilation and a run of each.
+
+        Args:
+            example: One input: a tensor, a tuple of positional or a dict of named arguments. None: the one
+                that the model was traced with.
+        """
+        if example is None:
+            return self.report.comparison
+        args, kwargs = example_arguments(example, self.model)
+        device = device_of(self.model)
+        return compare_with_engine(self.model, (tuple(move_to(list(args), device)), move_to(kwargs, device)))
 
     def explain(self) -> list[dict[str, object]]:
         """Return one row per layer, as `intact explain` shows them; empty without a placement."""

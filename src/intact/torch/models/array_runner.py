@@ -23,7 +23,7 @@ from intact.torch.models.quantizer_calls import (
 )
 from intact.torch.private_torch import pytree
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "as_array"]
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Runner:
         """Return the outputs, in the model's order."""
         with torch.no_grad():
             outputs = self._model(*(torch.from_numpy(np.array(array)) for array in feeds.values()))
-        return [_array(leaf) for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)]
+        return [as_array(leaf) for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, Tensor)]
 
     def trace(
         self, feeds: Mapping[str, NDArray], replacements: Mapping[str, NDArray] | None = None
@@ -123,9 +123,15 @@ class Runner:
         return pairs
 
 
-def _array(tensor: Tensor) -> NDArray[Any]:
-    """Return a tensor as an array of its own type; bfloat16, which NumPy lacks, becomes float32."""
-    array: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+def as_array(tensor: Tensor) -> NDArray[Any]:
+    """Return a tensor as an array of its own type.
+
+    bfloat16, which NumPy lacks, becomes float32. Complex numbers become pairs along a last axis, as in files.
+    """
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    array: NDArray[Any] = tensor.detach().cpu().numpy()
     return array
 
 

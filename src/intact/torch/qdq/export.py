@@ -20,6 +20,7 @@ from intact.torch.block_weights.layers import BlockWeightLinear
 from intact.torch.models.modules import require_module, unwrap
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.private_torch import pytree
+from intact.torch.qdq.compare_engine import EngineComparison, compare_call
 from intact.torch.qdq.qdq_model import example_arguments, qdq_model
 from intact.torch.qdq.run_exporter import evaluating
 from intact.torch.qdq.verify_export import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
@@ -47,6 +48,7 @@ class ExportReport:
         float_steps: Steps of the file that another runtime may round differently, by kind
             (`intact.placement.float_steps`).
         fallback_parts: Parts of it that the engine leaves to ONNX Runtime; None where it cannot be compiled.
+        comparison: Module and engine of the file, on the first batch of `verify`.
     """
 
     path: Path
@@ -60,13 +62,14 @@ class ExportReport:
     skipped: str = ""
     float_steps: dict[str, int] = field(default_factory=dict)
     fallback_parts: int | None = None
+    comparison: EngineComparison = field(default=EngineComparison(skipped="verify=False"), repr=False)
 
     @property
     def agreement(self) -> str:
-        """Say in one sentence where codes are equal for this model and where they may differ (numerics N32,
-        N33).
+        """Say in one sentence what was compared, what differed, and where other runtimes may differ
+        (numerics N32, N33).
         """
-        return placement.agreement(self.float_steps, "module = engine", self.fallback_parts)
+        return f"{self.comparison.sentence}; {placement.in_other_runtimes(self.float_steps)}"
 
     @property
     def codes(self) -> int:
@@ -178,14 +181,23 @@ def export(
         graph.write_model(data, path)
         distinct = {pair.real: pair.folded for pair in pairs}
         opset = written.opset_imports[""]
+        steps = placement.float_steps(written, placed)
         report = ExportReport(
-            Path(path), opset, len(data), len(distinct), sum(distinct.values()),
-            float_steps=placement.float_steps(written, placed), fallback_parts=_fallback_parts(written),
-        )  # fmt: skip
+            Path(path), opset, len(data), len(distinct), sum(distinct.values()), float_steps=steps
+        )
         if verify is False:
-            return replace(report, skipped="verify=False")
+            parts = _fallback_parts(written)
+            comparison = EngineComparison(skipped="verify=False", parts=parts or 0)
+            return replace(report, skipped="verify=False", fallback_parts=parts, comparison=comparison)
         batches = [(args, kwargs)] if verify is True else _batches(verify, example, model)
-        return _verify(model, data, pairs, batches, report)
+        return _verify(model, (written, data), pairs, batches, report)
+
+
+def _compare_engine(model: nn.Module, written: graph.Model, batch: Batch) -> EngineComparison:
+    try:
+        return compare_call(model, written, batch)
+    except IntactError as error:
+        return EngineComparison(skipped=str(error))
 
 
 def _fallback_parts(written: graph.Model) -> int | None:
@@ -215,12 +227,20 @@ def _default_opset(model: nn.Module) -> int:
 
 
 def _verify(
-    model: nn.Module, data: bytes, pairs: Sequence[graph.Pair], batches: Iterable[Batch], report: ExportReport
+    model: nn.Module,
+    file: tuple[graph.Model, bytes],
+    pairs: Sequence[graph.Pair],
+    batches: Iterable[Batch],
+    report: ExportReport,
 ) -> ExportReport:
     stream = iter(batches)
     first = next(stream, None)
     if first is None:
         raise QuantValueError("verify", "no batches", "at least one", "pass True to verify on the example")
+    written, data = file
+    comparison = _compare_engine(model, written, first)
+    parts = None if comparison.skipped else comparison.parts
+    report = replace(report, comparison=comparison, fallback_parts=parts)
     if any(t.dtype == torch.bfloat16 for t in pytree.tree_leaves(first) if isinstance(t, Tensor)):
         return replace(report, skipped="ONNX Runtime takes no bfloat16 inputs from Python")
     try:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from intact import numerics
 from intact.errors import IntactError
 from intact.graph import Pair, Session
+from intact.torch.models.array_runner import as_array
 from intact.torch.models.batches import tensors_in
 from intact.torch.models.quantizer_calls import (
     StableSorts,
@@ -116,7 +117,7 @@ def compare_outputs(model: nn.Module, data: bytes, batches: Iterable[Batch]) -> 
             ours = list(tensors_in(model(*args, **kwargs)))
         file = session.run(feeds(session, args, kwargs))
         for index, (name, tensor) in enumerate(zip(session.outputs, ours, strict=True)):
-            result.add(_array(tensor), file[name], first=index == 0)
+            result.add(as_array(tensor), file[name], first=index == 0)
     return result
 
 
@@ -143,12 +144,7 @@ def compare_codes(
 def feeds(session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, NDArray]:
     """Return the tensors of a call as the session's inputs, in the exporter's order."""
     tensors = [t for t in pytree.tree_leaves((args, dict(kwargs))) if isinstance(t, Tensor)]
-    return {name: _array(t) for name, t in zip(session.inputs, tensors, strict=True)}
-
-
-def _array(tensor: Tensor) -> NDArray:
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return {name: as_array(t) for name, t in zip(session.inputs, tensors, strict=True)}
 
 
 class _Replay:
@@ -176,7 +172,7 @@ class _Replay:
         x = args[0]
         real = pair.as_in_module(self._file[pair.real], tuple(x.shape))
         name = pair.quantizer if pairs_left is not None else path_of(self._model, module)
-        check = _check(pair, name, _array(x), real)
+        check = _check(pair, name, as_array(x), real)
         self.checks[name] = self.checks[name].merge(check) if name in self.checks else check
         return torch.from_numpy(np.array(real)).to(x)
 

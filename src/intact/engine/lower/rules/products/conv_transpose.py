@@ -29,15 +29,14 @@ def lower_conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     value, op = node.inputs[1], ops.ConvTranspose.of(node)
     groups = op.group
     weight = weight_of(builder, value, 1)
-    if groups > 1 and weight.scale.ndim:
-        raise NoMatch("its groups share the scales of its weight")
     if op.output_shape is not None:
         raise NoMatch("its pads follow from an output_shape")
     kernel = weight.codes.shape[2:]
     volumes = volume_window(node, op, kernel, rows=False) if len(kernel) == 3 else None
     shape = window(node, op, kernel) if volumes is None else volumes.over
     *deep, height, width = (0, 0, *op.output_padding)
-    weight = Weight(group_filters(weight.codes, groups), weight.scale)
+    scale = np.tile(weight.scale, groups) if weight.scale.ndim else weight.scale  # all groups have the same
+    weight = Weight(group_filters(weight.codes, groups), scale)
     read, weight = split_weight(builder, node, read, weight, 1, groups)
 
     def step(image: Image) -> Step:

@@ -75,7 +75,8 @@ def _bias_behind(builder: PlanBuilder, fused: Fused, outputs: int) -> tuple[Floa
     if add is None or not is_op(add, "Add") or product.is_graph_output() or len(list(product.uses())) != 1:
         return None, []
     other_inputs = [value for value in add.inputs if value is not product]
-    if len(other_inputs) != 1 or dims_of(add.outputs[0]) != dims_of(product):
+    # A row of as many numbers as the product has changes no size but that of a lower rank.
+    if len(other_inputs) != 1 or len(dims_of(add.outputs[0])) != len(dims_of(product)):
         return None, []
     bias = bias_row(builder, other_inputs[0], outputs)
     return bias, [] if bias is None else [add]

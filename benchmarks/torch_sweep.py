@@ -1,0 +1,105 @@
+"""PyTorch's own tables of operators and modules through `quantize`, `export` and the engine: what is wrong?
+
+    python benchmarks/torch_sweep.py                            # all: about two hours on one core
+    python benchmarks/torch_sweep.py --shard 3/20 --state out   # a part, with its results in out/3-20.jsonl
+    python benchmarks/torch_sweep.py --only avg_pool2d --show   # entries by name, with every outcome
+
+Every sample of `op_db` and `module_db` (of their kinds: at most --most of each entry and dtype) becomes a call
+in a module. The module is quantized, exported and compiled. An outcome is "equal": near the float module, and
+module and engine have the same bits; "refused": an IntactError; "said": the report of the export says that
+module and engine differ; "random": the call gives other values each time; "torch": PyTorch itself raises; or
+"wrong", of which there have to be none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.fuzz.torch_check import STATUSES, check_module
+from tests.fuzz.torch_tables import Case, cases
+
+
+def outcomes(case: Case) -> list[dict[str, Any]]:
+    """The outcome of each call of a case: all at once where they agree, else one by one."""
+    if len(case.calls) > 1:
+        net, args = case.network()
+        whole = check_module(net, args)
+        if whole.status in ("equal", "said"):
+            return [{"name": case.name, "status": whole.status, "message": whole.message}] * len(case.calls)
+    found = []
+    for index in range(len(case.calls)):
+        single = case.part(index, index + 1)
+        net, args = single.network()
+        outcome = check_module(net, args)
+        found.append(
+            {
+                "name": case.name,
+                "status": outcome.status,
+                "message": outcome.message,
+                "call": single.describe(),
+            }
+        )
+    return found
+
+
+def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Results of the chosen entries; those that a file of --state has already are taken from it."""
+    import torch
+
+    torch.set_num_threads(1)
+    shard, shards = map(int, options.shard.split("/"))
+    state, done = None, {}
+    if options.state is not None:
+        options.state.mkdir(parents=True, exist_ok=True)
+        state = options.state / f"{shard}-{shards}.jsonl"
+        for line in state.read_text().splitlines() if state.exists() else ():
+            entry = json.loads(line)
+            done[entry["case"]] = entry["results"]
+    results, begin = [], time.monotonic()
+    for number, case in enumerate(cases(options.most, options.tables)):
+        if number % shards != shard % shards or (options.only and not case.name.startswith(options.only)):
+            continue
+        if case.name not in done:
+            if options.seconds and time.monotonic() - begin > options.seconds:
+                print("stopped by --seconds: run again to go on")
+                break
+            done[case.name] = outcomes(case)
+            if state is not None:
+                with state.open("a") as file:
+                    file.write(json.dumps({"case": case.name, "results": done[case.name]}) + "\n")
+        results += done[case.name]
+        for result in done[case.name]:
+            if options.show or result["status"] == "wrong":
+                print(
+                    f"{result['name']}: {result['status']} {result.get('message', '')} {result.get('call', '')}",
+                    flush=True,
+                )
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shard", default="0/1")
+    parser.add_argument("--state", type=Path)
+    parser.add_argument("--tables", default="both", choices=("both", "modules", "operators"))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--most", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--show", action="store_true")
+    results = run(parser.parse_args())
+    counts = collections.Counter(result["status"] for result in results)
+    print(f"{len(results)} calls: " + ", ".join(f"{counts[status]} {status}" for status in STATUSES))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Compare a module with its engine on a few samples, for what reports say about the two."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from intact import graph
+from intact.engine import compile as build
+from intact.engine.compare import Comparison, compare_module
+from intact.errors import IntactError
+from intact.torch.exact import record_torch_steps
+from intact.torch.models.array_runner import Runner, as_array
+from intact.torch.models.batches import tensors_in
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.operators.recurrent import whole_layers
+from intact.torch.private_torch import pytree, version_of
+from intact.torch.qdq.qdq_model import Call, qdq_model
+from intact.torch.qdq.run_exporter import evaluating
+
+__all__ = ["EngineComparison", "LazyComparison", "compare_call", "compare_with_engine"]
+
+MOST_SAMPLES = 4
+"""Samples of a batch that are compared, where the sizes of the batch are open."""
+
+MOST_PARAMETERS = 300_000_000
+"""Parameters of a module beyond which a report compares nothing by itself: it would compile for minutes."""
+
+
+@dataclass(frozen=True)
+class EngineComparison:
+    """Counts the differences between a module and its engine on samples; `sentence` describes them.
+
+    Attributes:
+        samples: Rows that were run.
+        codes, codes_differing: Codes of the module's quantizers, and those that the engine has otherwise.
+        values, values_differing: Numbers of all outputs, and those that are not the same in every bit.
+        largest: The largest difference of two output numbers.
+        answers, answers_differing: Top-1 answers of the first output, and those that differ.
+        first: The first tensor that differs, in the order of the engine's steps, and how; "" for none.
+        not_compared: Quantizers whose codes the engine does not hold as one tensor on their grid.
+        torch_steps: Functions that PyTorch computed itself, with last bits of its own, by name.
+        parts: Parts of the engine's plan that run in ONNX Runtime.
+        skipped: Why nothing was compared; "" if something was.
+    """
+
+    samples: int = 0
+    codes: int = 0
+    codes_differing: int = 0
+    values: int = 0
+    values_differing: int = 0
+    largest: float = 0.0
+    answers: int = 0
+    answers_differing: int = 0
+    first: str = ""
+    not_compared: tuple[str, ...] = ()
+    torch_steps: dict[str, int] = field(default_factory=dict)
+    parts: int = 0
+    skipped: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """Return whether something was compared, and no bit of it differed."""
+        return not (self.skipped or self.codes_differing or self.values_differing)
+
+    @property
+    def sentence(self) -> str:
+        """Describe the comparison, and what it does not show for other inputs."""
+        if self.skipped:
+            return f"module and engine were not compared: {self.skipped}{self._exceptions()}"
+        samples = f"{self.samples:,} sample{'s' if self.samples != 1 else ''}"
+        if self.equal:
+            seen = f"module = engine on all {self.codes:,} codes and {self.values:,} outputs of {samples}"
+            return f"{seen}{self._exceptions()}"
+        parts = [
+            f"{self.codes_differing:,} of {self.codes:,} codes",
+            f"{self.values_differing:,} of {self.values:,} outputs, by at most {self.largest:.3g}",
+        ]
+        if self.answers:
+            parts.append(f"{self.answers_differing:,} of {self.answers:,} top-1 answers")
+        text = f"module and engine differ on {samples}: {', '.join(parts)}; first {self.first}"
+        return f"{text}{self._exceptions()}"
+
+    def _exceptions(self) -> str:
+        """Name what differs, or may differ for other inputs."""
+        listed = ", ".join(f"{name} x {count}" for name, count in list(self.torch_steps.items())[:_SHOWN])
+        more = f" and {len(self.torch_steps) - _SHOWN} more" if len(self.torch_steps) > _SHOWN else ""
+        texts = [f"{listed}{more}, which PyTorch computes"] if listed else []
+        if self.parts:
+            texts.append(f"{self.parts} part{'s' if self.parts > 1 else ''} in ONNX Runtime")
+        may = f"; last bits of {' and of '.join(texts)} may differ" if texts else ""
+        if self.not_compared:
+            may += f"; not compared: {', '.join(self.not_compared[:_SHOWN])}"
+            may += f" and {len(self.not_compared) - _SHOWN} more" if len(self.not_compared) > _SHOWN else ""
+        return may
+
+
+_SHOWN = 3
+
+
+def compare_with_engine(
+    model: nn.Module, call: Call, *, most_parameters: float = float("inf")
+) -> EngineComparison:
+    """Compile `model`, run module and engine on one call, and count the differences.
+
+    It costs one compilation and a run of each. Of a batch the first `MOST_SAMPLES` are run, with the batch left
+    open as `intact.compile` leaves it. Where the model fixes its sizes, the whole batch is run.
+
+    Args:
+        model: A module with quantizers or with block weights.
+        call: Positional and named arguments, on the module's device.
+        most_parameters: Compare no module with more parameters.
+    """
+    count = sum(x.numel() for x in model.parameters())
+    if count > most_parameters:
+        return EngineComparison(
+            skipped=f"{count:,} parameters take long to compile; `compare` of the result does it all the same"
+        )
+    errors: list[Exception] = []
+    for sizes, part in (({"dynamic_batch": True}, _first_samples(call)), ({"dynamic_batch": False}, call)):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # `export` and `compile` give them
+                with torch.no_grad():
+                    written, _ = qdq_model(model, part, **sizes)
+                return compare_call(model, written, part)
+        except Exception as error:  # a report says why, whatever a module's own code raises
+            errors.append(error)
+    chosen = next((error for error in errors[::-1] if isinstance(error, IntactError)), errors[-1])
+    return EngineComparison(skipped=" ".join(f"{chosen}".split()) or type(chosen).__name__)
+
+
+def compare_call(model: nn.Module, written: graph.Model, call: Call) -> EngineComparison:
+    """Run `model` and the engine of its graph `written` on one call, and count the differences.
+
+    Raises:
+        IntactError: The graph cannot be compiled.
+    """
+    pairs = graph.read_named_pairs(written)
+    graph.own_weights(written)
+    engine = build(written, threads=torch.get_num_threads())
+    arrays = [as_array(x) for x in tensors_in(call)]
+    feeds = {port.name: array for port, array in zip(engine.inputs, arrays, strict=True)}
+    with evaluating(model), record_torch_steps() as torch_steps:
+        comparison = compare_module(engine, _CallRunner(model, pairs, call), feeds)
+    outputs = comparison.outputs["module"]
+    codes, answers = comparison.total("module"), comparison.answers.get("module")
+    return EngineComparison(
+        samples=comparison.samples,
+        codes=codes.compared, codes_differing=codes.differing,
+        values=outputs.compared, values_differing=outputs.differing, largest=outputs.largest,
+        answers=0 if answers is None else answers.compared,
+        answers_differing=0 if answers is None else answers.differing,
+        first=_first_difference(comparison),
+        not_compared=comparison.unmatched,
+        torch_steps=dict(torch_steps.most_common()),
+        parts=len(comparison.parts),
+    )  # fmt: skip
+
+
+def _first_difference(comparison: Comparison) -> str:
+    first = comparison.first("module")
+    if first is None:
+        return "in the outputs"
+    counts = first.module
+    name = first.quantizer or first.tensor
+    return f"in '{name}': {counts.differing:,} of {counts.compared:,} codes, by at most {counts.largest:.0f}"
+
+
+def _first_samples(call: Call) -> Call:
+    """Return the call with the first samples of each tensor that has the batch's size."""
+    tensors = [x for x in pytree.tree_leaves(call) if isinstance(x, Tensor) and x.dim()]
+    size = tensors[0].shape[0] if tensors else 0
+
+    def cut(x: Any) -> Any:
+        return x[:MOST_SAMPLES] if isinstance(x, Tensor) and x.dim() and x.shape[0] == size else x
+
+    args, kwargs = pytree.tree_map(cut, (tuple(call[0]), dict(call[1])))
+    return args, kwargs
+
+
+class _CallRunner(Runner):
+    """Runs a module on one call, with arguments of any kind, whatever arrays it is asked for."""
+
+    def __init__(self, model: nn.Module, pairs: Sequence[graph.NamedPair], call: Call) -> None:
+        super().__init__(model, pairs)
+        self._args, self._kwargs = call
+
+    def __call__(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the outputs, in the model's order."""
+        args, kwargs = pytree.tree_map_only(Tensor, torch.clone, (self._args, self._kwargs))
+        with torch.no_grad(), whole_layers():  # as in a file, where packed sequences have all steps
+            return [as_array(x) for x in tensors_in(self._model(*args, **kwargs))]
+
+
+class LazyComparison:
+    """Compares a module with its engine when that is first asked for, and again where the module has changed.
+
+    Args:
+        model: With quantizers.
+        call: One call of it, of the calibration data.
+    """
+
+    def __init__(self, model: nn.Module, call: Call) -> None:
+        self._model, self._call = model, call
+        self._state: Any = None
+        self._result: EngineComparison | None = None
+
+    def __call__(self) -> EngineComparison:
+        """Return the comparison of the module as it is now."""
+        state = _state_of(self._model)
+        if self._result is None or state != self._state:
+            self._state = state
+            self._result = compare_with_engine(self._model, self._call, most_parameters=MOST_PARAMETERS)
+        return self._result
+
+
+def _state_of(model: nn.Module) -> tuple[Any, ...]:
+    """Return what changes where parameters, buffers or quantizers of a module do."""
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    return (
+        tuple((name, x.data_ptr(), 0 if x.is_inference() else version_of(x)) for name, x in tensors),
+        tuple(repr(m) for m in model.modules() if isinstance(m, TensorQuantizer)),
+    )
