@@ -4,8 +4,8 @@
     python benchmarks/torch_sweep.py --shard 3/20 --state out   # a part, with its results in out/3-20.jsonl
     python benchmarks/torch_sweep.py --only avg_pool2d --show   # entries by name, with every outcome
 
-Every sample of `op_db` and `module_db` (of their kinds: at most --most of each entry and dtype) becomes a call
-in a module. The module is quantized, exported and compiled. An outcome is "equal": near the float module, and
+Every sample of `op_db` and `module_db` (at most --most kinds of each entry and dtype) becomes a call in a
+module. The module is quantized, exported and compiled. An outcome is "equal": near the float module, and
 module and engine have the same bits; "refused": an IntactError; "said": the report of the export says that
 module and engine differ; "random": the call gives other values each time; "torch": PyTorch itself raises; or
 "wrong", of which there have to be none.
@@ -28,18 +28,18 @@ from tests.fuzz.torch_tables import Case, cases
 
 
 def outcomes(case: Case) -> list[dict[str, Any]]:
-    """The outcome of each call of a case: all at once where they agree, else one by one."""
+    """Return the outcome of each call of a case: of all at once where they agree, else one by one."""
     if len(case.calls) > 1:
         net, args = case.network()
         whole = check_module(net, args)
         if whole.status in ("equal", "said"):
             return [{"name": case.name, "status": whole.status, "message": whole.message}] * len(case.calls)
-    found = []
+    rows = []
     for index in range(len(case.calls)):
         single = case.part(index, index + 1)
         net, args = single.network()
         outcome = check_module(net, args)
-        found.append(
+        rows.append(
             {
                 "name": case.name,
                 "status": outcome.status,
@@ -47,11 +47,11 @@ def outcomes(case: Case) -> list[dict[str, Any]]:
                 "call": single.describe(),
             }
         )
-    return found
+    return rows
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Results of the chosen entries; those that a file of --state has already are taken from it."""
+    """Return the results of the chosen entries; a file of --state holds those of earlier runs."""
     import torch
 
     torch.set_num_threads(1)
@@ -79,7 +79,10 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         for result in done[case.name]:
             if options.show or result["status"] == "wrong":
                 print(
-                    f"{result['name']}: {result['status']} {result.get('message', '')} {result.get('call', '')}",
+                    result["name"],
+                    result["status"],
+                    result.get("message", ""),
+                    result.get("call", ""),
                     flush=True,
                 )
     return results

@@ -1,4 +1,4 @@
-"""One module through `quantize`, `export` and the engine: equal, refused by name, said to differ, or wrong."""
+"""Take one module through `quantize`, `export` and the engine, and tell whether their values are right."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from intact.torch.models.batches import tensors_in
 from intact.torch.nn import TensorQuantizer
 
 STATUSES = ("equal", "refused", "said", "random", "torch", "wrong")
-"""Equal in every bit and near float; an IntactError; a report that says that bits differ; other values at each
-call; torch itself raises; none of these."""
+"""Equal in every bit and near float; an IntactError; a report that says that bits differ; other values at
+each call; torch itself raises; none of these."""
 
 NEAR = 2e-4
 """Share of an output's largest value by which float steps in another order may differ from PyTorch's."""
@@ -32,7 +32,7 @@ NEAR = 2e-4
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one module: one of `STATUSES`, and how it is known."""
+    """Holds what became of one module: one of `STATUSES`, and a message."""
 
     status: str
     message: str = ""
@@ -120,7 +120,8 @@ def _is_active(module: nn.Module) -> bool:
 
 def _outputs(net: nn.Module, args: tuple[Any, ...]) -> list[Tensor]:
     with torch.no_grad():
-        return [x.detach().clone() for x in tensors_in(net(*(deepcopy(x) for x in args)))]
+        outputs = [x.detach().clone() for x in tensors_in(net(*(deepcopy(x) for x in args)))]
+    return [torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in outputs]
 
 
 def _run(engine: Any, args: tuple[Any, ...]) -> list[np.ndarray]:
@@ -148,7 +149,8 @@ def _far(expected: Sequence[Tensor], actual: Sequence[Tensor], share: float = NE
             apart = torch.where(finite, (a - b).abs(), 0.0)
             strange = ~(finite | (a == b) | (a.isnan() & b.isnan()))
             if bool(strange.any()) or float(apart.max() if apart.numel() else 0) > bound:
-                return f"output {index} by {float(apart.max()):.3g} (bound {bound:.3g}), {int(strange.sum())} strange"
+                by = float(apart.max()) if apart.numel() else 0.0
+                return f"output {index} by {by:.3g} (bound {bound:.3g}), {int(strange.sum())} not finite"
         elif share == NEAR and not torch.equal(want, have):
             return f"output {index}: {int((want != have).sum())} of {want.numel()} integers"
     return ""

@@ -111,10 +111,11 @@ def cases(most: int, tables: str = "both") -> Iterator[Case]:
 
 _OF_INTEGERS = frozenset({
     "abs", "add", "all", "amax", "argmax", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_not", "cat",
-    "clamp", "cumsum", "diff", "div", "div.floor_rounding", "div.trunc_rounding", "div.no_rounding_mode", "eq",
-    "exp", "floor_divide", "fmod", "gather", "gcd", "histc", "index_add", "logical_and", "masked_fill", "max.binary",
-    "max.reduction_no_dim", "mean", "mul", "nn.functional.pad.constant", "pow", "prod", "remainder", "rsub",
-    "scatter_add", "sigmoid", "sign", "sort", "sqrt", "sub", "sum", "topk", "true_divide", "tril", "unique",
+    "clamp", "cumsum", "diff", "div", "div.floor_rounding", "div.trunc_rounding", "div.no_rounding_mode",
+    "eq", "exp", "floor_divide", "fmod", "gather", "gcd", "histc", "index_add", "logical_and", "masked_fill",
+    "max.binary", "max.reduction_no_dim", "mean", "mul", "nn.functional.pad.constant", "pow", "prod",
+    "remainder", "rsub", "scatter_add", "sigmoid", "sign", "sort", "sqrt", "sub",
+    "sum", "topk", "true_divide", "tril", "unique",
     "var", "where",
 })  # fmt: skip
 """Operators of floats that are called with integers, too."""
@@ -162,10 +163,10 @@ def _module_cases(module_db: Any, most: int) -> Iterator[Case]:
         for sample in samples:
             if sample.forward_input is None:
                 continue
-            made, call = sample.constructor_input, sample.forward_input
+            constructor, call = sample.constructor_input, sample.forward_input
             try:
                 torch.manual_seed(1)
-                module = info.module_cls(*made.args, **made.kwargs).eval()
+                module = info.module_cls(*constructor.args, **constructor.kwargs).eval()
             except Exception:
                 continue
             _add_calls(case, module, [(tuple(call.args), dict(call.kwargs))], 1)
@@ -187,9 +188,9 @@ def _add_calls(case: Case, function: Any, calls: Sequence[tuple[Any, Any]], most
         if not tensors:
             continue
         places = tuple(i for i, x in enumerate(leaves) if isinstance(x, Tensor))
-        others = tuple(None if i in places else x for i, x in enumerate(leaves))
-        kind = f"{others}{spec}{[(x.dtype, x.dim()) for x in tensors]}"
-        call = Call(function, others, spec, places)
+        numbers = tuple(None if i in places else x for i, x in enumerate(leaves))
+        kind = f"{numbers}{spec}{[(x.dtype, x.dim()) for x in tensors]}"
+        call = Call(function, numbers, spec, places)
         kinds.setdefault(kind, (call, [x.detach().clone() for x in tensors]))
     chosen = list(kinds.values())
     if len(chosen) > most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.graph.core.constants import Constants
-from intact.graph.core.quantization_view import QuantizedValue, quantization_of
+from intact.graph.core.quantization_view import QuantizedValue, is_op, quantization_of
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY
 from intact.graph.qdq.softmax_guards import find_guarded_softmax
 
@@ -24,6 +25,7 @@ class NamedPair:
         stored: The codes of a constant, in the file's order of axes; None for any other tensor.
         readers: Names of the nodes that read its floats.
         guarded: What a Softmax makes, where the pair reads it behind a guard of its rows; else None.
+        cast: Names of what Casts to floats read, behind which the pair stands: engines leave them out (N14).
     """
 
     quantizer: str
@@ -31,6 +33,7 @@ class NamedPair:
     stored: NDArray[np.generic] | None
     readers: tuple[str, ...]
     guarded: ir.Value | None = None
+    cast: tuple[str, ...] = ()
 
     @property
     def real(self) -> str:
@@ -49,7 +52,7 @@ class NamedPair:
         In front of a guard of its rows it has the same codes, since a quantizer makes 0 of a NaN there.
         """
         before = [value.name or "" for value in (self.quantized.source, self.guarded) if value is not None]
-        return (*before, self.codes, self.real)
+        return (*before, self.codes, self.real, *self.cast)
 
 
 @dataclass(frozen=True)
@@ -82,5 +85,13 @@ def read_named_pairs(model: ir.Model) -> list[NamedPair]:
             maker = None if quantized.source is None else quantized.source.producer()
             guarded = None if maker is None else find_guarded_softmax(maker, constants)
             name = node.metadata_props[QUANTIZER_KEY]
-            pairs.append(NamedPair(name, quantized, stored, readers, guarded))
+            cast = tuple(_in_front_of_casts(maker))
+            pairs.append(NamedPair(name, quantized, stored, readers, guarded, cast))
     return pairs
+
+
+def _in_front_of_casts(node: ir.Node | None) -> Iterator[str]:
+    """Yield the names of what `node` and the nodes in front of it read, while these are Casts."""
+    while node is not None and is_op(node, "Cast") and (source := node.inputs[0]) is not None:
+        yield source.name or ""
+        node = source.producer()

@@ -344,13 +344,20 @@ def _average_pool(rank: int) -> Handler:
         grids: TensorGrids, input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
         ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> Tensor:  # fmt: skip
-        if input.dim() != rank + 2 or divisor_override is not None:
+        if input.dim() != rank + 2:
             raise NoEngineStep
         kernel = _sizes(kernel_size, rank)
         strides = _sizes(stride, rank) if stride is not None and stride != [] and stride != () else kernel
         return _require_result(
             pool_and_resize.average_pool(
-                grids, input, kernel, strides, _sizes(padding, rank), ceil_mode, count_include_pad
+                grids,
+                input,
+                kernel,
+                strides,
+                _sizes(padding, rank),
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
             )
         )
 

@@ -43,9 +43,11 @@ def _sum_whole_numbers(x: Tensor, scale: Tensor, sums: Callable[[Tensor], Tensor
 
 def average_pool(
     grids: TensorGrids, x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    ceil_mode: bool, count_include_pad: bool,
+    ceil_mode: bool, count_include_pad: bool, divisor: int | None = None,
 ) -> Tensor | None:  # fmt: skip
-    """Return sums of windows divided by their counts."""
+    """Return sums of windows divided by their counts; with a divisor of its own, means of whole windows times
+    a constant.
+    """
     rank = len(kernel)
     pool = _POOLS[rank]
     ones = torch.ones((1, 1, *x.shape[2:]))
@@ -72,6 +74,9 @@ def average_pool(
         )
     else:
         sums = exact("conv", wide, each, groups=channels, transposed=False, **attributes)
+    if divisor is not None:
+        means, factor = sums / prod(kernel), prod(kernel) / divisor
+        return means if factor == 1 else means * factor
     return sums / (prod(kernel) if bool((counts == prod(kernel)).all()) else counts)
 
 

@@ -145,8 +145,7 @@ def quantize(
     options = {"unreached": "disable", "correct_bias": "auto", "unordered": unordered} | options
     before = set(enabled_quantizers(model))
     calibration = calibrate(model, data, method=method, **options)
-    for name in before - set(enabled_quantizers(model)):
-        report.left[name] = "no batch reached it"
+    report.left.update(dict.fromkeys(before - set(enabled_quantizers(model)), "no batch reached it"))
     if analysis is not None and budget:
         again = {"method": method} | {n: v for n, v in options.items() if n not in _CALIBRATE_ONLY}
         with waiting("look for what loses most", progress):

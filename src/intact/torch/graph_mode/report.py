@@ -54,8 +54,9 @@ class GraphModeReport:
     @property
     def agreement(self) -> str:
         """Say in one sentence what was compared, what differed, and where other runtimes may differ."""
-        others = "" if self.float_steps is None else f"; {in_other_runtimes(self.float_steps)}"
-        return f"{self.comparison.sentence}{others}"
+        if self.float_steps is None:
+            return self.comparison.sentence
+        return f"{self.comparison.sentence}; {in_other_runtimes(self.float_steps)}"
 
     def of_active(self, quantizers: Iterable[str]) -> GraphModeReport:
         """Return the report without modules in which none of `quantizers`, paths of working ones, is."""

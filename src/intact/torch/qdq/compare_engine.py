@@ -76,8 +76,8 @@ class EngineComparison:
             return f"module and engine were not compared: {self.skipped}{self._exceptions()}"
         samples = f"{self.samples:,} sample{'s' if self.samples != 1 else ''}"
         if self.equal:
-            seen = f"module = engine on all {self.codes:,} codes and {self.values:,} outputs of {samples}"
-            return f"{seen}{self._exceptions()}"
+            equal = f"module = engine on all {self.codes:,} codes and {self.values:,} outputs of {samples}"
+            return f"{equal}{self._exceptions()}"
         parts = [
             f"{self.codes_differing:,} of {self.codes:,} codes",
             f"{self.values_differing:,} of {self.values:,} outputs, by at most {self.largest:.3g}",
@@ -94,7 +94,7 @@ class EngineComparison:
         texts = [f"{listed}{more}, which PyTorch computes"] if listed else []
         if self.parts:
             texts.append(f"{self.parts} part{'s' if self.parts > 1 else ''} in ONNX Runtime")
-        may = f"; last bits of {' and of '.join(texts)} may differ" if texts else ""
+        may = f"; last bits of {', and of '.join(texts)} may differ" if texts else ""
         if self.not_compared:
             may += f"; not compared: {', '.join(self.not_compared[:_SHOWN])}"
             may += f" and {len(self.not_compared) - _SHOWN} more" if len(self.not_compared) > _SHOWN else ""
@@ -109,8 +109,8 @@ def compare_with_engine(
 ) -> EngineComparison:
     """Compile `model`, run module and engine on one call, and count the differences.
 
-    It costs one compilation and a run of each. Of a batch the first `MOST_SAMPLES` are run, with the batch left
-    open as `intact.compile` leaves it. Where the model fixes its sizes, the whole batch is run.
+    It costs one compilation and a run of each. Of a batch the first `MOST_SAMPLES` are run, and the batch is
+    left open, as `intact.compile` does. Where the model fixes its sizes, the whole batch is run.
 
     Args:
         model: A module with quantizers or with block weights.

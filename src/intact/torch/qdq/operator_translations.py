@@ -6,7 +6,9 @@ PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -36,6 +38,8 @@ def operator_translations() -> dict[Any, Callable[..., Any]]:
         aten.squeeze.dim: _squeeze,
         aten.rrelu_with_noise_functional.default: _rrelu,
         prims.prod.default: _product,
+        aten.avg_pool2d.default: partial(_average_pool, "aten_avg_pool2d", 2),
+        aten.avg_pool3d.default: partial(_average_pool, "aten_avg_pool3d", 3),
         aten.full.default: _full,
         aten.zeros.default: _zeros,
         aten.unsqueeze.default: Opaque({True: _unsqueeze_complex}),
@@ -145,6 +149,54 @@ def _running(x: Any, dim: int, reduce: str, where: str, end: float) -> Any:
     values = getattr(op, reduce)(rows, _numbers(-1), keepdims=0)
     places = getattr(op, where)(rows, axis=-1, keepdims=0, select_last_index=1)
     return [op.Transpose(values, perm=back), op.Transpose(places, perm=back)]
+
+
+# ---- windows ----
+
+
+def _average_pool(  # type: ignore[no-untyped-def]
+    name, rank, self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
+    divisor_override=None,
+):  # fmt: skip
+    """Write an average pool; with a divisor of its own as means of whole windows, times a constant.
+
+    torch's exporter leaves the divisor out.
+    """
+    if divisor_override is None:
+        from onnxscript.function_libs.torch_lib.ops import nn
+
+        return getattr(nn, name)(self, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    op = _op()
+    kernel, pads = _sizes(kernel_size, rank), _sizes(padding, rank)
+    strides = _sizes(stride, rank) if stride else kernel
+    batched = len(self.shape) == rank + 2
+    x = self if batched else op.Unsqueeze(self, _numbers(0))
+    ends = _ends_of_windows(list(self.shape)[-rank:], kernel, strides, pads) if ceil_mode else pads
+    means = op.AveragePool(
+        x, kernel_shape=kernel, strides=strides, pads=[*pads, *ends], count_include_pad=1
+    )  # fmt: skip
+    means = means if batched else op.Squeeze(means, _numbers(0))
+    factor = prod(kernel) / divisor_override
+    return means if factor == 1 else op.Mul(means, _like(means, factor))
+
+
+def _sizes(value: Any, rank: int) -> list[int]:
+    sizes = [value] if isinstance(value, int) else list(value)
+    return sizes * rank if len(sizes) == 1 else sizes
+
+
+def _ends_of_windows(
+    sizes: Sequence[Any], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
+) -> list[int]:
+    """Return the padding behind each axis that windows reach which begin inside (ceil mode)."""
+    if not all(isinstance(n, int) for n in sizes):
+        raise NotImplementedError("ceil_mode with divisor_override over open sizes")
+    ends = []
+    for n, k, hop, pad in zip(sizes, kernel, strides, pads, strict=True):
+        last = -(-(n + 2 * pad - k) // hop) * hop
+        last -= hop if last >= n + pad else 0
+        ends.append(max(pad, last + k - pad - n))
+    return ends
 
 
 # ---- distances ----
