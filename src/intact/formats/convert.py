@@ -20,6 +20,7 @@ from intact.errors import FileAccessError, IntactError, QuantValueError, Unsuppo
 from intact.formats.ggml_types import GGML_TYPES
 from intact.formats.gguf_fields import GgufField
 from intact.formats.gguf_file import GgufTensor, Tensor, write_gguf
+from intact.formats.gguf_parts import SPLIT_KEYS
 from intact.formats.gguf_target import gguf_weights
 from intact.formats.naive_layers import naive_packing
 from intact.formats.packed_layers import LAYER_CODECS
@@ -105,7 +106,8 @@ def _to_gguf(weights: WeightFiles, path: Path, grids: dict[str, int]) -> None:
         file = weights.file
         for entry in file.tensors.values():
             grids[entry.kind.name] = grids.get(entry.kind.name, 0) + 1
-        write_gguf(path, file.metadata, file.tensors, file.raw, version=file.version)
+        metadata = {key: field for key, field in file.metadata.items() if key not in SPLIT_KEYS}
+        write_gguf(path, metadata, file.tensors, file.raw, version=file.version)
         return
     targets: dict[str, GgufTensor] = {}
     for name in weights.names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.formats.gguf_file import GgufFile, Tensor
+from intact.formats.gguf_parts import GgufParts
 from intact.formats.regrid import take_rows
 from intact.numerics import BlockWeights
 
@@ -14,7 +15,7 @@ INTERLEAVED = ("llama", "mistral", "smollm3", "granite")
 _HEADS = {"attn_q": "head_count", "attn_k": "head_count_kv"}
 
 
-def with_halves(file: GgufFile, name: str, tensor: Tensor) -> Tensor:
+def with_halves(file: GgufFile | GgufParts, name: str, tensor: Tensor) -> Tensor:
     """Return a tensor with the rows of each head in the order of Hugging Face: the halves of all pairs apart.
 
     Tensors other than queries and keys, and those of other architectures, are returned as they are.
@@ -27,6 +28,9 @@ def with_halves(file: GgufFile, name: str, tensor: Tensor) -> Tensor:
     if family not in INTERLEAVED or key is None:
         return tensor
     count = fields.get(f"{family}.attention.{key}", fields.get(f"{family}.attention.head_count"))
+    if isinstance(count, list):  # one for each layer
+        layer = part[0].removeprefix("blk.")
+        count = count[int(layer)] if layer.isdecimal() and int(layer) < len(count) else None
     rows = tensor.shape[0] if len(tensor.shape) else 0
     if not isinstance(count, int) or count < 1 or rows % (2 * count):
         return tensor

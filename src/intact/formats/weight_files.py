@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from intact.errors import FileAccessError, FileFormatError, QuantValueError, UnsupportedError, require_path
-from intact.formats.gguf_file import MAGIC, GgufFile, Tensor
+from intact.formats.gguf_file import MAGIC, Tensor
+from intact.formats.gguf_parts import first_parts, open_gguf
 from intact.formats.packed_layers import LAYER_CODECS, LayerCodec
 from intact.formats.safetensors_file import SafetensorsFile
 from intact.limits import RECORD_BYTES
@@ -51,7 +52,7 @@ def floats_of(tensor: Tensor) -> NDArray:
 
 
 def open_weights(path: str | os.PathLike[str]) -> WeightFiles:
-    """Open a GGUF, ONNX or safetensors file, or a folder of the last with its config.json.
+    """Open a GGUF, ONNX or safetensors file, or a folder of the first or the last with its config.json.
 
     Args:
         path: The file or folder.
@@ -67,19 +68,35 @@ def open_weights(path: str | os.PathLike[str]) -> WeightFiles:
 
         return OnnxWeights(path)
     if folder.is_dir():
-        return SafetensorsWeights(folder)
+        models = [] if any(folder.glob("*.safetensors")) else _models(folder)
+        return GgufWeights(models[0]) if models else SafetensorsWeights(folder)
     with reading(path), folder.open("rb") as file:
         begin = file.read(len(MAGIC))
     return GgufWeights(path) if begin == MAGIC else SafetensorsWeights(folder)
 
 
+def _models(folder: Path) -> list[Path]:
+    """Return the GGUF file of a folder, the first one of a model in several files; none without.
+
+    Raises:
+        FileFormatError: There are several models.
+    """
+    models = first_parts(folder)
+    if len(models) > 1:
+        names = ", ".join(file.name for file in models[:4])
+        raise FileFormatError(
+            f"folder '{folder}'", f"{len(models)} GGUF models: {names}", "one model", "name the file itself"
+        )
+    return models
+
+
 class GgufWeights:
-    """Gives the weights of a GGUF file. Arguments and errors as for `GgufFile`."""
+    """Gives the weights of a GGUF file, or of the files of one model. Errors as of `open_gguf`."""
 
     format = "gguf"
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.file = GgufFile(path)
+        self.file = open_gguf(path)
         self.names = tuple(self.file.tensors)
         self.config: dict[str, Any] = {}
 
