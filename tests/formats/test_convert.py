@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.formats.model_cases import CONFIGS, int4, save, write_folder, write_gguf_file
+from tests.formats.model_cases import CONFIGS, int4, write_folder, write_gguf_file
 from tests.numerics.block_cases import k_quant
 
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
@@ -174,51 +174,6 @@ def test_layers_of_different_bits_go_to_compressed_tensors_alone(tmp_path, rng):
     with pytest.raises(UnsupportedError, match=r"tensor 'b\.weight'.*compressed-tensors"):
         convert(folder, tmp_path / "gptq", "gptq")
     assert not (tmp_path / "gptq").exists()
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ({"quant_method": "auto-round", "packing_format": "auto_round:auto_gptq"}, "gptq"),
-        ({"quant_method": "auto-round", "packing_format": "auto_round:auto_awq"}, "awq"),
-        ({"quant_method": "auto-round"}, "gptq_v2"),
-        ({"quant_method": "gptq", "checkpoint_format": "gptq_v2"}, "gptq_v2"),
-        ({"bits": 4, "group_size": 128}, "gptq"),
-        ({"quant_method": "awq", "version": "GEMM"}, "awq"),
-        ({"quant_method": "compressed-tensors", "format": "mxfp8-quantized"}, "naive-quantized"),
-        (
-            {
-                "quant_method": "compressed-tensors",
-                "format": "mixed-precision",
-                "config_groups": {"a": {"format": "pack-quantized"}, "b": {"format": "nvfp4-pack-quantized"}},
-            },
-            "compressed-tensors",
-        ),
-        ({}, "safetensors"),
-    ],
-)
-def test_the_configuration_names_the_format(tmp_path, config, expected):
-    save(tmp_path / "model.safetensors", {"x": np.zeros(3, np.float32)})
-    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
-    assert open_weights(tmp_path).format == expected
-    assert open_weights(tmp_path / "model.safetensors").format == expected
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"quant_method": "bitsandbytes"},
-        {"quant_method": "awq", "version": "gemv"},
-        {"quant_method": "compressed-tensors", "format": "marlin-24"},
-        {"quant_method": 3},
-        [1],
-    ],
-)
-def test_formats_that_are_not_read_are_refused(tmp_path, config):
-    save(tmp_path / "model.safetensors", {"x": np.zeros(3, np.float32)})
-    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
-    with pytest.raises(UnsupportedError, match="quant_method"):
-        open_weights(tmp_path)
 
 
 def test_damaged_folders_are_refused(tmp_path, layers, arrays):

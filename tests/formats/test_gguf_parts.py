@@ -77,11 +77,11 @@ def test_parts_that_do_not_fit_are_refused(tmp_path, changes, cuts, message):
 def test_a_missing_part_is_named(tmp_path):
     first = write_parts(tmp_path)
     (tmp_path / "m-00003-of-00003.gguf").unlink()
-    with pytest.raises(FileFormatError, match="no 'm-00003-of-00003.gguf'"):
+    with pytest.raises(FileFormatError, match=r"no 'm-00003-of-00003.gguf'"):
         open_gguf(first)
     with pytest.raises(FileFormatError, match=r"part 2 of 3.*give 'm-00001-of-00003.gguf'"):
         open_gguf(tmp_path / "m-00002-of-00003.gguf")
-    with pytest.raises(FileFormatError, match="the name 'other.gguf'"):
+    with pytest.raises(FileFormatError, match=r"the name 'other.gguf'"):
         open_gguf(first.rename(tmp_path / "other.gguf"))
 
 

@@ -32,7 +32,8 @@ def write_packed(
     rng, record = np.random.default_rng(0), families()["llama"]
     config = record["config"] | {
         "hidden_size": size, "intermediate_size": size, "num_key_value_heads": 4, "head_dim": size // 4,
-        "quantization_config": CONFIGS[form],
+        "quantization_config": CONFIGS[form]
+        | ({"desc_act": True} if form.startswith("gptq") and not in_order else {}),
     }  # fmt: skip
     arrays, layers = dict[str, np.ndarray](), {}
     for name, shape in record["tensors"].items():

@@ -24,11 +24,10 @@ from intact.formats.gguf_parts import SPLIT_KEYS
 from intact.formats.gguf_target import gguf_weights
 from intact.formats.naive_layers import naive_packing
 from intact.formats.packed_layers import LAYER_CODECS
+from intact.formats.quantization.read_config import CONFIG_FILE, OLD_FILE
 from intact.formats.regrid import describe
 from intact.formats.safetensors_file import StoredTensor, write_safetensors
 from intact.formats.weight_files import (
-    CONFIG,
-    OLD_CONFIG,
     GgufWeights,
     WeightFiles,
     floats_of,
@@ -91,11 +90,11 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str], to: 
         config.pop("quantization_config", None)
         if to != "safetensors":
             config["quantization_config"] = _quantization_config(to, schemes, weights, parts)
-        with replacing(folder / CONFIG) as out:
+        with replacing(folder / CONFIG_FILE) as out:
             out.write(json.dumps(config, indent=2).encode() + b"\n")
         if path.suffix != ".safetensors" and Path(source).is_dir():
             _copy_others(Path(source), folder)
-    return Conversion((file, folder / CONFIG), len(weights.names), grids)
+    return Conversion((file, folder / CONFIG_FILE), len(weights.names), grids)
 
 
 # -- GGUF
@@ -196,7 +195,7 @@ def _scheme(tensor: BlockWeights, to: str) -> _Scheme:
         packing = "mxfp4-pack-quantized" if tensor.block_size == 32 else "nvfp4-pack-quantized"
     else:
         packing = "pack-quantized"
-    bits = 8 if to == "naive-quantized" else tensor.bits
+    bits = {"naive-quantized": 8, "awq": 4}.get(to, tensor.bits)
     size = -1 if tensor.blocks == 1 else tensor.block_size
     return _Scheme(bits, size, _is_symmetric(tensor), tensor.groups is not None, packing)
 
@@ -318,7 +317,7 @@ def _folder_of(path: Path) -> Iterator[Path]:
 def _copy_others(source: Path, folder: Path) -> None:
     """Copy what belongs to a model beside its weights: tokenizers, templates, settings of generation."""
     for file in sorted(source.iterdir()):
-        skipped = file.name in (CONFIG, OLD_CONFIG) or file.name.endswith(".index.json")
+        skipped = file.name in (CONFIG_FILE, OLD_FILE) or file.name.endswith(".index.json")
         if file.is_file() and file.suffix in _COPIED and not skipped:
             with file.open("rb") as old, replacing(folder / file.name) as new:
                 shutil.copyfileobj(old, new)

@@ -7,6 +7,7 @@ from typing import Any
 
 from intact.errors import QuantValueError
 from intact.formats.gguf_file import Tensor
+from intact.formats.metadata_fields import FieldUse
 from intact.graph import Constants, find_block_weights, load, read_block_weight
 
 
@@ -38,6 +39,7 @@ class OnnxWeights:
         self._others = {n: v for n, v in stored.items() if n not in parts and n not in codes}
         self.names = (*self._nodes, *self._others)
         self.config: dict[str, Any] = {}
+        self.field_uses: tuple[FieldUse, ...] = ()
 
     def read(self, name: str) -> Tensor:
         """Return a tensor. Errors as `WeightFiles.read` says."""

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from intact.errors import FileAccessError, FileFormatError, QuantValueError, UnsupportedError, require_path
+from intact.errors import FileAccessError, FileFormatError, QuantValueError, require_path
 from intact.formats.gguf_file import MAGIC, Tensor
 from intact.formats.gguf_parts import first_parts, open_gguf
+from intact.formats.metadata_fields import FieldUse
 from intact.formats.packed_layers import LAYER_CODECS, LayerCodec
+from intact.formats.quantization.layer_facts import LayerFacts, layer_facts
+from intact.formats.quantization.read_config import CONFIG_FILE, KEY, OLD_FILE, QuantizationConfig
 from intact.formats.safetensors_file import SafetensorsFile
 from intact.limits import RECORD_BYTES
 from intact.numerics import BlockWeights, dequantize_blocks
 from intact.reading import read_bytes, reading
 
-CONFIG, OLD_CONFIG, INDEX = "config.json", "quantize_config.json", "model.safetensors.index.json"
-_NAIVE = ("int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized")
-_PACKED = ("pack-quantized", "mxfp4-pack-quantized", "nvfp4-pack-quantized")
+_PACKED = (".qweight", ".weight_packed")
+INDEX = "model.safetensors.index.json"
 
 
 class WeightFiles(Protocol):
@@ -31,11 +33,13 @@ class WeightFiles(Protocol):
         format: "gguf", "onnx", "safetensors", or a name of `LAYER_CODECS`.
         names: Of the tensors; a quantized layer ``a.b`` has one, "a.b.weight".
         config: What config.json says; empty for GGUF.
+        field_uses: What became of the fields of quantization_config.
     """
 
     format: str
     names: tuple[str, ...]
     config: dict[str, Any]
+    field_uses: tuple[FieldUse, ...]
 
     def read(self, name: str) -> Tensor:
         """Return a tensor: `BlockWeights`, or an array in the file's own dtype.
@@ -51,11 +55,12 @@ def floats_of(tensor: Tensor) -> NDArray:
     return dequantize_blocks(tensor) if isinstance(tensor, BlockWeights) else tensor
 
 
-def open_weights(path: str | os.PathLike[str]) -> WeightFiles:
+def open_weights(path: str | os.PathLike[str], accepted: Collection[str] = ()) -> WeightFiles:
     """Open a GGUF, ONNX or safetensors file, or a folder of the first or the last with its config.json.
 
     Args:
         path: The file or folder.
+        accepted: Fields of quantization_config that the user lets pass where they would be refused.
     Raises:
         FileFormatError: It is none of these, or damaged.
         UnsupportedError: The configuration names a format that is not read.
@@ -69,10 +74,10 @@ def open_weights(path: str | os.PathLike[str]) -> WeightFiles:
         return OnnxWeights(path)
     if folder.is_dir():
         models = [] if any(folder.glob("*.safetensors")) else _models(folder)
-        return GgufWeights(models[0]) if models else SafetensorsWeights(folder)
+        return GgufWeights(models[0]) if models else SafetensorsWeights(folder, accepted)
     with reading(path), folder.open("rb") as file:
         begin = file.read(len(MAGIC))
-    return GgufWeights(path) if begin == MAGIC else SafetensorsWeights(folder)
+    return GgufWeights(path) if begin == MAGIC else SafetensorsWeights(folder, accepted)
 
 
 def _models(folder: Path) -> list[Path]:
@@ -99,6 +104,7 @@ class GgufWeights:
         self.file = open_gguf(path)
         self.names = tuple(self.file.tensors)
         self.config: dict[str, Any] = {}
+        self.field_uses: tuple[FieldUse, ...] = ()
 
     def read(self, name: str) -> Tensor:
         """Return a tensor, as `GgufFile.read`."""
@@ -110,6 +116,7 @@ class SafetensorsWeights:
 
     Args:
         path: A folder, or one file, beside which config.json is looked for.
+        accepted: Fields of quantization_config that the user lets pass where they would be refused.
 
     Raises:
         FileFormatError: There is no safetensors file, one is damaged, or a layer lacks a tensor.
@@ -117,12 +124,12 @@ class SafetensorsWeights:
         FileAccessError: A file cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, accepted: Collection[str] = ()) -> None:
         self.where = f"'{path}'"
         folder = path if path.is_dir() else path.parent
-        self.config = _read_json(folder / CONFIG)
-        quantization = self.config.get("quantization_config", _read_json(folder / OLD_CONFIG))
-        self.format = _layer_format(quantization, f"{self.where}, {CONFIG}")
+        self.config = _read_json(folder / CONFIG_FILE)
+        quantization = QuantizationConfig(self.config, _read_json(folder / OLD_FILE), accepted)
+        self.format = quantization.codec
         files = [SafetensorsFile(file) for file in (_shards(path) if path.is_dir() else [path])]
         self._files = {name: file for file in files for name in file.tensors}
         if len(self._files) != sum(len(file.tensors) for file in files):
@@ -130,6 +137,8 @@ class SafetensorsWeights:
                 self.where, "a tensor in two files", "every tensor once", "remove old files"
             )
         self._layers = dict(self._find_layers())
+        self.format = quantization.finish(self._facts(path.is_dir()))
+        self.field_uses = tuple(quantization.fields.uses())
         parts = {part for layer in self._layers.values() for part in layer.values()}
         self.names = (
             *(f"{layer}.weight" for layer in self._layers),
@@ -155,6 +164,32 @@ class SafetensorsWeights:
                 f"{self.where}, tensor '{name}': {error.where}", error.got, error.want, error.fix
             ) from error
 
+    def _facts(self, is_whole: bool) -> list[LayerFacts]:
+        """Return what the tensors of layers show; `is_whole`: all files of the model are open.
+
+        Raises:
+            FileFormatError: The configuration names codes, and no layer has any; or the other way round.
+        """
+        if self.format == "safetensors":
+            packed = next((name for name in self._files if name.endswith(_PACKED)), None)
+            if packed is not None:
+                raise FileFormatError(
+                    self.where, f"codes ('{packed}') without a {KEY}", f"one in {CONFIG_FILE}",
+                    "copy the file that belongs to these weights",
+                )  # fmt: skip
+            return []
+        if not self._layers and is_whole:
+            raise FileFormatError(
+                self.where, f"a {KEY}, but no layer with '.{LAYER_CODECS[self.format].required[0]}'",
+                "codes", f"remove {KEY} from {CONFIG_FILE} where the weights are floats",
+            )  # fmt: skip
+        parts = {
+            layer: {suffix: self._files[part].read(part) for suffix, part in names.items()}
+            for layer, names in self._layers.items()
+        }
+        facts = (layer_facts(layer, arrays, self.format) for layer, arrays in parts.items())
+        return [each for each in facts if each is not None]
+
     def _find_layers(self) -> Iterator[tuple[str, dict[str, str]]]:
         """Return the names of layers with their tensors by suffix."""
         codec: LayerCodec | None = LAYER_CODECS.get(self.format)
@@ -168,7 +203,8 @@ class SafetensorsWeights:
             if missing:
                 raise FileFormatError(
                     self.where, f"layer '{layer}' without {', '.join(missing)}",
-                    f"all of {', '.join(codec.required)}", "fetch the missing files",
+                    f"all of {', '.join(codec.required)}, as the format in {KEY} says",
+                    "fetch the missing files",
                 )  # fmt: skip
             suffixes = (*codec.required, *codec.optional)
             yield layer, {s: f"{layer}.{s}" for s in suffixes if f"{layer}.{s}" in self._files}
@@ -208,43 +244,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise FileFormatError(f"file '{path}'", f"a {type(table).__name__}", "a table", "fetch it again")
     return table
-
-
-def _layer_format(quantization: Any, where: str) -> str:
-    """Return the format of layers that a quantization_config names; "safetensors" for none."""
-    if not quantization:
-        return "safetensors"
-    fields = quantization if isinstance(quantization, dict) else {}
-
-    def text(*keys: str) -> str:
-        return next((str(fields[key]).lower() for key in keys if isinstance(fields.get(key), str)), "")
-
-    method = text("quant_method", "quantization_method") or ("gptq" if "bits" in fields else "")
-    packing = text("packing_format", "backend")
-    if method in ("auto-round", "auto_round", "intel/auto-round"):
-        kinds = {"auto_awq": "awq", "auto_gptq": "gptq", "llm_compressor": "compressed-tensors"}
-        return next((kind for word, kind in kinds.items() if word in packing), "gptq_v2")
-    if method == "gptq":
-        return "gptq_v2" if text("checkpoint_format") == "gptq_v2" else "gptq"
-    if method == "awq" and text("version") in ("", "gemm"):
-        return "awq"
-    if method == "compressed-tensors" and (kind := _layers_of_groups(fields, text("format"))):
-        return kind
-    form = text("version", "format", "packing_format")
-    raise UnsupportedError(
-        where, f"quant_method '{method}'" + (f" with '{form}'" if form else ""),
-        f"gptq, awq (version gemm), auto-round, compressed-tensors ({', '.join((*_PACKED, *_NAIVE))})",
-        "export the model in one of these",
-    )  # fmt: skip
-
-
-def _layers_of_groups(fields: dict[str, Any], form: str) -> str:
-    """Return the codec for a format of compressed-tensors; "" for none, or for groups that need several."""
-    forms = {form}
-    if form == "mixed-precision":
-        groups = fields.get("config_groups")
-        entries = groups.values() if isinstance(groups, dict) else ()
-        forms = {str(entry.get("format")) if isinstance(entry, dict) else "" for entry in entries}
-    if forms <= {"", *_PACKED}:
-        return "compressed-tensors"
-    return "naive-quantized" if forms <= {*_NAIVE} else ""

@@ -82,7 +82,7 @@ class DecoderWeights:
             self._files: WeightFiles = files
             self.path = Path(files.where)
         else:
-            self._files, self.path = open_weights(source), Path(source)
+            self._files, self.path = open_weights(source, accepted), Path(source)
         names = frozenset(self._files.names)
         self.metadata: dict[str, Any] = {}
         if isinstance(self._files, GgufWeights):

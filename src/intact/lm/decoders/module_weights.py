@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError, UnsupportedError
+from intact.formats.metadata_fields import FieldUse
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_text
 
 _TOKENS = ("eos_token_id", "bos_token_id")
@@ -45,6 +46,7 @@ class ModuleWeights:
                 "quantize it by intact.torch, or export it to ONNX",
             )  # fmt: skip
         self.config: dict[str, Any] = _with_tokens(config, getattr(module, "generation_config", None))
+        self.field_uses: tuple[FieldUse, ...] = ()
         self._tensors: Mapping[str, Any] = module.state_dict()
         self.names = tuple(self._tensors)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from intact.errors import UnsupportedError
 from intact.formats import GgufWeights, WeightFiles, floats_of
+from intact.formats.metadata_fields import FieldUse
 from intact.lm.description.chat_templates import folder_chat_templates, gguf_chat_templates
 from intact.lm.description.config_json import config_from_json
 from intact.lm.description.gguf_keys import config_from_gguf
@@ -101,13 +102,14 @@ def _of_folder(files: WeightFiles, folder: Path, accepted: Collection[str]) -> M
         )  # fmt: skip
     sources = ModelFiles(folder, accepted, {CONFIG: files.config})
     config = sources.fields(CONFIG)
-    config.harmless({"quantization_config": "it is read with the tensors"})
+    own = "its fields follow" if files.field_uses else "the weights are taken as they are"
+    config.harmless({"quantization_config": own})
     decoder = config_from_json(config)
     description = ModelDescription(
         decoder.family, decoder, folder_special_tokens(sources),
         folder_chat_templates(sources, str(config.peek("model_type"))), folder_pooling(sources),
     )  # fmt: skip
-    return _finish(description, sources)
+    return _finish(description, sources, files.field_uses)
 
 
 def _of_gguf(files: GgufWeights, accepted: Collection[str]) -> ModelDescription:
@@ -126,7 +128,9 @@ def _of_gguf(files: GgufWeights, accepted: Collection[str]) -> ModelDescription:
     return _finish(description, sources)
 
 
-def _finish(description: ModelDescription, sources: ModelFiles) -> ModelDescription:
+def _finish(
+    description: ModelDescription, sources: ModelFiles, more: tuple[FieldUse, ...] = ()
+) -> ModelDescription:
     sources.refuse_rest(_KNOWN)
-    fields = tuple(sources.uses())
+    fields = (*sources.uses(), *more)
     return ModelDescription(**{**vars(description), "fields": fields})
