@@ -204,6 +204,12 @@ def test_settings_that_the_template_does_not_read_are_refused_by_name():
     assert text == "1aFalse<e>"
 
 
+def test_tools_get_an_empty_description_where_the_template_needs_one():
+    assert prompt_of("{{ tools | tojson }}", [USER], tools=[TOOL]) == json.dumps([TOOL])
+    text = "{% for t in tools %}{{ t.function.name + t.function.description }}{% endfor %}"
+    assert prompt_of(text, [USER], tools=[TOOL]) == "f"
+
+
 def test_templates_are_picked_by_name():
     templates = ChatTemplates({"default": "d", "tool_use": "{{ tools and 't' }}", "rag": "r"})
     assert chat_prompt(templates, [USER]) == "d" and chat_prompt(templates, [USER], tools=[TOOL]) == "t"

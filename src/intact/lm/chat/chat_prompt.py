@@ -77,14 +77,36 @@ def chat_prompt(
         "documents": None if documents is None else plain_data(list(documents), "documents"),
         "add_generation_prompt": not continue_final_message if begins is None else begins,
     }
-    prompt = render_chat(
-        text, prepare_messages(messages, text, tokens), variables=variables, now=now,
-        continue_final_message=continue_final_message,
-    )  # fmt: skip
+    prepared = prepare_messages(messages, text, tokens)
+    try:
+        prompt = render_chat(
+            text, prepared, variables=variables, now=now, continue_final_message=continue_final_message
+        )
+    except QuantValueError:
+        described = _with_descriptions(variables["tools"])
+        if described == variables["tools"]:
+            raise
+        variables["tools"] = described
+        prompt = render_chat(
+            text, prepared, variables=variables, now=now, continue_final_message=continue_final_message
+        )
     chat = ChatPrompt(prompt)
     chat.adds_begin, chat.template = templates.adds_begin, text
     chat.open_mark = _open_mark_of(prompt, messages[-1], continue_final_message) or final_mark(prompt)
     return chat
+
+
+def _with_descriptions(tools: Any) -> Any:
+    """Return tools of which each has a description, which may be empty: templates may not do without."""
+    if not isinstance(tools, list):
+        return tools
+    described = []
+    for tool in tools:
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if isinstance(function, dict) and "description" not in function:
+            tool = {**tool, "function": {"description": "", **function}}
+        described.append(tool)
+    return described
 
 
 def split_reasoning(answer: str, prompt: str = "") -> tuple[str, str]:

@@ -69,8 +69,12 @@ def _tool(record: Any, where: str) -> tuple[dict[str, Any], bool]:
     if not isinstance(parameters, dict):
         raise function.error("parameters", "must be a JSON schema")
     about = function.text("description", "")
+    sent = record["function"]
     is_strict = function.flag("strict")
     function.finish()
     tool.finish()
-    record = {"name": name, "description": about, "parameters": parameters}
-    return {"type": "function", "function": record}, is_strict
+    shown: dict[str, Any] = {"name": name, "description": about, "parameters": parameters}
+    # The template gets the fields that came, in their order, as in transformers.
+    fields = [field for field in sent if sent[field] is not None and field in shown]
+    order = [*fields, *(() if "parameters" in fields else ("parameters",))]
+    return {"type": "function", "function": {field: shown[field] for field in order}}, is_strict
