@@ -13,8 +13,9 @@ from intact.free_memory import tidying
 from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.compare_models import cut_windows
 from intact.lm.decoders.module_weights import is_module, module_tokenizer
-from intact.lm.description.chat_templates import tokenizer_chat_templates
+from intact.lm.description.chat_templates import folder_chat_templates, tokenizer_chat_templates
 from intact.lm.description.model_description import ModelDescription, SpecialTokens
+from intact.lm.description.model_files import ModelFiles
 from intact.lm.language_model import LanguageModel
 from intact.lm.saved_folder import SETTINGS, TOKENIZER, load_saved, saved_description
 from intact.lm.sequence_cache import LONGEST
@@ -267,6 +268,9 @@ def _words_and_templates(
     if tokenizer is not None and not isinstance(tokenizer, str | os.PathLike):
         return module_tokenizer(tokenizer, own), tokenizer_chat_templates(tokenizer)
     if is_module(path):
-        words = None if tokenizer is None else tokenizer_of_file(Path(tokenizer), own)
-        return words, ChatTemplates()
+        if tokenizer is None:
+            return None, ChatTemplates()
+        sources = ModelFiles(Path(tokenizer).parent)
+        templates = folder_chat_templates(sources, description.family)
+        return tokenizer_of_file(Path(tokenizer), own), templates
     return _tokenizer(Path(path), metadata, tokens, tokenizer), description.chat_templates

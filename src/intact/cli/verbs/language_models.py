@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import AsJson, check_output_path, check_thread_count
 from intact.cli.verbs.serve_model import serve
 from intact.cli.verbs.show_model import Accept, show
+from intact.errors import QuantValueError
 from intact.reading import read_bytes
 
 Model = Annotated[
@@ -172,13 +174,18 @@ def chat(
     seed: Seed = 0,
     threads: Threads = None,
     accept: Accept = None,
+    chat_template_kwargs: Annotated[
+        str, typer.Option(help="Variables of the chat template, as a JSON object.", metavar="JSON")
+    ] = "{}",
 ) -> None:
     """Talk to a model: a line is a message, the end of the input ends the conversation.
 
     Examples:
 
     - `intact lm chat folder --system "Answer in one sentence."`
+    - `intact lm chat folder --chat-template-kwargs '{"enable_thinking": false}'`
     """
+    variables = _json_object(chat_template_kwargs, "--chat-template-kwargs")
     loaded = lm.load(model, weights=weights, threads=threads, accept=accept or ())
     sampling = lm.Sampling(temperature, top_p=top_p, seed=seed)
     messages: list[dict[str, str | None]] = [{"role": "system", "content": system}] if system else []
@@ -186,13 +193,23 @@ def chat(
     for line in sys.stdin:
         messages.append({"role": "user", "content": line.rstrip("\n")})
         answer = ""
-        prompt = loaded.chat_prompt(messages)
+        prompt = loaded.chat_prompt(messages, chat_template_kwargs=variables)
         for piece in loaded.stream(prompt, max_tokens=max_tokens, sampling=sampling, cache=cache):
             typer.echo(piece, nl=False)
             answer += piece
         typer.echo()
         reasoning, text = lm.split_reasoning(answer, prompt)
         messages.append({"role": "assistant", "content": text, "reasoning_content": reasoning or None})
+
+
+def _json_object(text: str, where: str) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise QuantValueError(where, f"'{text:.80}'", "a JSON object", "write it as '{\"name\": value}'")
+    return value
 
 
 def perplexity(
