@@ -2,59 +2,109 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from intact.errors import FileFormatError, MissingExtraError, UnsupportedError
-from intact.lm.sentencepiece_vocabulary import sentencepiece_tokenizer
+from intact.errors import FileFormatError, MissingExtraError, QuantValueError, UnsupportedError
+from intact.formats.metadata_fields import MetadataFields
+from intact.lm.vocabularies.gguf_tokenizer import gguf_tokenizer, refuse_unread_keys
+from intact.lm.vocabularies.special_tokens import CONFIG, folder_end_tokens
+from intact.lm.vocabularies.token_bytes import Reader, byte_reader
+from intact.lm.vocabularies.tokenizer_json import check_contents
 from intact.reading import read_bytes
 
-_LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
-    r"\s+(?!\S)|\s+"
-)
-_SPLITS = {"llama-bpe": _LLAMA3, "llama3": _LLAMA3, "qwen2": _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")}
-_DIGITS = ("smollm",)
-_PLAIN = ("default", "gpt-2")
 _MOST_HOLES = 2**16  # numbers of tokens that may be missing
-_CONTROL = 3  # token_type of tokens that are no text
+_BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
+_PROBES = ("a", "1", ".", " a", "\n")
 
 
 class Tokenizer:
     """Text to tokens and back, by the package tokenizers.
 
     Args:
-        text: The contents of a tokenizer.json.
-        bos: The token that begins every text; None: none does.
+        text: The contents of a tokenizer.json. Truncation and padding that it asks for are switched off.
+        bos: The token in front of every text; None: the one that the contents put there, if any.
         eos: Tokens that end a text.
+        begins_chats: Conversations begin with it, too, unless their template writes it. So llama.cpp has it for
+            GGUF files, while templates of Hugging Face folders write it themselves.
 
     Attributes:
-        bos, eos: As given.
+        bos: The token in front of every text; None: there is none.
+        eos, begins_chats: As given.
+        appended: Tokens behind every text.
+        switched_off: "truncation" and "padding", where the contents have them.
 
     Raises:
         MissingExtraError: tokenizers is not installed.
         FileFormatError: The text is none.
     """
 
-    def __init__(self, text: str, bos: int | None, eos: Sequence[int]) -> None:
-        self.bos, self.eos = bos, tuple(eos)
+    def __init__(
+        self, text: str, bos: int | None, eos: Sequence[int], *, begins_chats: bool = False
+    ) -> None:  # fmt: skip
+        self.bos, self.eos, self.begins_chats = bos, tuple(eos), begins_chats
         self._guidance: Any = None
         package = _package()
         self._tokenizer = _call(lambda: package.Tokenizer.from_str(text))
+        self.switched_off = tuple(
+            name for name in ("truncation", "padding") if getattr(self._tokenizer, name) is not None
+        )
+        _call(self._tokenizer.no_truncation)
+        _call(self._tokenizer.no_padding)
+        front, self.appended = self._around()
+        self._prefix = [] if bos is None or bos in front else [bos]
+        self.bos = next(iter(front), None) if bos is None else bos
+        self._reader: Reader | None = byte_reader(self._tokenizer.decoder)
+        self._anchor_text: tuple[int, str] | None | Literal[False] = False
 
-    def encode(self, text: str, *, bos: bool = True) -> list[int]:
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Return the tokens of a text; tokens that it names, such as <|im_end|>, count as such.
 
+        Args:
+            text: What is encoded.
+            special: Put the tokens around it that stand around every text.
         Raises:
+            QuantValueError: The text has half a surrogate pair.
             FileFormatError: The tokenizer is damaged in a way that shows with this text.
         """
-        ids = list(_call(lambda: self._tokenizer.encode(text, add_special_tokens=False)).ids)
-        return [self.bos, *ids] if bos and self.bos is not None and ids[:1] != [self.bos] else ids
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise QuantValueError(
+                "text", f"half a surrogate pair at character {error.start}", "text that UTF-8 can write",
+                "remove it, or decode the text with errors='replace'",
+            ) from error  # fmt: skip
+        ids = _call(lambda: self._tokenizer.encode(text, add_special_tokens=special)).ids
+        return [*self._prefix, *ids] if special else list(ids)
+
+    def encode_chat(self, prompt: str) -> list[int]:
+        """Return the tokens of a conversation as its template writes it; errors as for `encode`."""
+        ids = self.encode(prompt, special=False)
+        begins = self.begins_chats and self.bos is not None and ids[:1] != [self.bos]
+        return [self.bos, *ids] if begins and self.bos is not None else ids
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Return the text of tokens; `special`: with those that are no text."""
         return str(_call(lambda: self._tokenizer.decode(list(tokens), skip_special_tokens=not special)))
+
+    def decode_behind(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """Return the text of tokens that follow others: a blank in front of the first word stays."""
+        anchor = self._anchor()
+        if anchor is None:
+            return self.decode(tokens, special=special)
+        text, front = self.decode([anchor[0], *tokens], special=special), anchor[1]
+        return text[len(front) :] if text.startswith(front) else text
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return the bytes of a token behind others, which may be parts of a character; none of one that is no text."""
+        if not self.decode_behind([token], special=False) and self.decode_behind([token], special=True):
+            return b""
+        word = self._tokenizer.id_to_token(token)
+        if self._reader is None or word is None:
+            return self.decode_behind([token]).encode()
+        return self._reader(word)
 
     def guidance(self, vocabulary: int) -> Any:
         """Return the same tokenizer for llguidance, for logits of `vocabulary` tokens; it is made once.
@@ -101,60 +151,45 @@ class Tokenizer:
             )  # fmt: skip
         return str(_call(self._tokenizer.to_str))
 
+    def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the tokens that the post-processor puts in front of a text, and behind it."""
+        for text in _PROBES:
+            ids = _call(lambda text=text: self._tokenizer.encode(text, add_special_tokens=True)).ids
+            plain = _call(lambda text=text: self._tokenizer.encode(text, add_special_tokens=False)).ids
+            for start in range(len(ids) - len(plain) + 1):
+                if plain and ids[start : start + len(plain)] == plain:
+                    return tuple(ids[:start]), tuple(ids[start + len(plain) :])
+        return (), ()
 
-def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
+    def _anchor(self) -> tuple[int, str] | None:
+        """Return a token that a text may follow, with its text; None: the vocabulary has none."""
+        if self._anchor_text is False:
+            tokens = (token for text in _PROBES for token in self.encode(text, special=False))
+            whole = (
+                token for token in tokens if not _BYTE.fullmatch(self._tokenizer.id_to_token(token) or "")
+            )
+            self._anchor_text = next(((token, self.decode([token])) for token in whole), None)
+        return self._anchor_text
+
+
+def tokenizer_of_gguf(metadata: Mapping[str, Any] | MetadataFields, where: str) -> Tokenizer:
     """Make the tokenizer of a GGUF file.
 
+    Args:
+        metadata: Of the file.
+        where: The file, for errors.
     Raises:
-        UnsupportedError: Its kind has no form here.
-        FileFormatError: A part is missing.
+        UnsupportedError: Its kind is not computed, or it has a key that nobody reads.
+        FileFormatError: A key is missing, is of another kind, or does not fit the others.
         MissingExtraError: tokenizers is not installed.
     """
-    tokenizers, kind = _package(), metadata.get("tokenizer.ggml.model")
-    if kind == "llama":
-        tokenizer = sentencepiece_tokenizer(tokenizers, metadata, where)
-    else:
-        tokenizer = _byte_level(tokenizers, metadata, where)
-    words = metadata["tokenizer.ggml.tokens"]
-    kinds = metadata.get("tokenizer.ggml.token_type") or ()
-    special = [word for word, number in zip(words, kinds, strict=False) if number == _CONTROL]
-    tokenizer.add_special_tokens(special)
-    begins = metadata.get("tokenizer.ggml.add_bos_token", kind == "llama")
-    bos = metadata.get("tokenizer.ggml.bos_token_id") if begins else None
-    ends = {metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")}
-    return Tokenizer(tokenizer.to_str(), bos, sorted(end for end in ends if isinstance(end, int)))
-
-
-def _byte_level(tokenizers: Any, metadata: Mapping[str, Any], where: str) -> Any:
-    """Make the tokenizer of byte-pair vocabularies of GPT-2's kind."""
-    kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "default")
-    if kind != "gpt2" or split not in (*_SPLITS, *_DIGITS, *_PLAIN):
-        raise UnsupportedError(
-            where, f"a tokenizer of kind {kind!r} ({split!r})",
-            "byte-pair encoding of GPT-2's kind, or SentencePiece's", "give the model's tokenizer.json",
-        )  # fmt: skip
-    words, merges = metadata.get("tokenizer.ggml.tokens"), metadata.get("tokenizer.ggml.merges")
-    if not words or merges is None:
-        raise FileFormatError(where, "a tokenizer without tokens or merges", "both", "download it again")
-    pairs = [tuple(merge.split(" ", 1)) for merge in merges]
-    vocabulary = {word: number for number, word in enumerate(words)}
-    pieces = tokenizers.pre_tokenizers
-    if split in _SPLITS:
-        steps = [
-            pieces.Split(tokenizers.Regex(_SPLITS[split]), "isolated"),
-            pieces.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    else:
-        digits = [pieces.Digits(individual_digits=True)] if split in _DIGITS else []
-        steps = [*digits, pieces.ByteLevel(add_prefix_space=False)]
-    try:
-        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, pairs))
-    except Exception as error:  # its own class is Exception alone
-        got = f"'{str(error)[:200]}'"
-        raise FileFormatError(where, got, "merges of its tokens", "download it again") from error
-    tokenizer.pre_tokenizer = pieces.Sequence(steps)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    return tokenizer
+    fields = metadata
+    if not isinstance(fields, MetadataFields):
+        fields = MetadataFields(metadata, where)
+    contents, special = gguf_tokenizer(fields)
+    if not isinstance(metadata, MetadataFields):
+        refuse_unread_keys(fields, metadata)
+    return Tokenizer(contents, special.begin, special.ends, begins_chats=True)
 
 
 def tokenizer_of_file(path: Path, config: Mapping[str, Any]) -> Tokenizer:
@@ -162,23 +197,21 @@ def tokenizer_of_file(path: Path, config: Mapping[str, Any]) -> Tokenizer:
 
     Args:
         path: The file.
-        config: ``eos_token_id``, a number or some, and ``bos_token_id``, as config.json has them.
+        config: ``eos_token_id``, a number or some, as config.json has it.
     Raises:
         As `Tokenizer`; FileAccessError: There is no such file.
+        UnsupportedError: A field of the file has no effect.
     """
     return tokenizer_of_text(read_bytes(path).decode("utf-8", "replace"), config)
 
 
 def tokenizer_of_text(text: str, config: Mapping[str, Any]) -> Tokenizer:
     """Make a tokenizer of the text of a tokenizer.json; `config` and errors as for `tokenizer_of_file`."""
-    ends = config.get("eos_token_id")
-    several = ends if isinstance(ends, list) else [ends]
-    eos = [end for end in several if isinstance(end, int)]
-    begin = config.get("bos_token_id")
-    tokenizer = Tokenizer(text, None, eos)
-    prefix = _call(lambda: tokenizer._tokenizer.encode("a")).ids[:1]
-    if isinstance(begin, int) and prefix == [begin]:
-        tokenizer.bos = begin
+    package = _package()
+    check_contents(text, lambda contents: str(_call(lambda: package.Tokenizer.from_str(contents).to_str())))
+    tokenizer = Tokenizer(text, None, ())
+    ends = {"eos_token_id": config.get("eos_token_id")}
+    tokenizer.eos = folder_end_tokens(MetadataFields(ends, CONFIG), None, None, tokenizer.words())
     return tokenizer
 
 
