@@ -11,11 +11,11 @@ from intact.lm.vocabularies.token_bytes import byte_letters
 
 SPECIAL = ("<|im_start|>", "<think>", "<|endoftext|>")
 HARD_STRINGS: tuple[str, ...] = tuple(json.loads(Path(__file__).with_suffix(".json").read_text()))
-"""Blanks and line ends, words, digits, signs, scripts, marks, control characters, special tokens, long runs."""
+"""Blanks and line ends, words, digits, signs, scripts, control characters, special tokens, long runs."""
 
 
 def crossing_merges(alphabet: dict[int, str], seed: int, count: int) -> list[tuple[str, str]]:
-    """Draw merges that build up parts of the hard strings, whatever lies in between, as bytes in an alphabet."""
+    """Draw merges that build up parts of the hard strings, whatever they hold, as letters for bytes."""
     rng, merges = random.Random(seed), dict[tuple[str, str], None]()
     words = [[alphabet[byte] for byte in text.encode()] for text in HARD_STRINGS if len(text) > 1]
     for _ in range(count):
@@ -45,7 +45,7 @@ def piece_metadata(seed: int = 0, count: int = 400, ties: int = 1, **fields: Any
     """Return the metadata of a vocabulary of pieces with scores, `ties` of which are alike."""
     letters = {letter for text in HARD_STRINGS for letter in text.replace(" ", "\u2581")} - {"\0"}
     rng = random.Random(seed)
-    known = sorted(letters)[:: 1 + seed % 3] + ["\u2581"]
+    known = [*sorted(letters)[:: 1 + seed % 3], "\u2581"]
     joined: dict[str, None] = {}
     texts = ["\u2581" + text.replace(" ", "\u2581") for text in HARD_STRINGS if text]
     for _ in range(count):

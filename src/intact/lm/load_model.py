@@ -252,11 +252,12 @@ def _tokenizer(
     path = folder / TOKENIZER if tokenizer is None else Path(tokenizer)
     if tokenizer is None and not path.is_file():
         return None
-    names = ("eos_token_id", "bos_token_id")
-    own = {"eos_token_id": list(tokens.ends), "bos_token_id": tokens.begin}
-    return tokenizer_of_file(
-        path, {name: metadata.get(f"tokenizer.ggml.{name}") for name in names} if metadata else own
-    )
+    return tokenizer_of_file(path, _end_fields(tokens))
+
+
+def _end_fields(tokens: SpecialTokens) -> dict[str, Any]:
+    """Return the end tokens as `tokenizer_of_file` reads them."""
+    return {"eos_token_id": list(tokens.ends), "eos_token": tokens.end_texts}
 
 
 def _words_and_templates(
@@ -264,7 +265,7 @@ def _words_and_templates(
 ) -> tuple[Tokenizer | None, ChatTemplates]:
     """Return the tokenizer and the chat templates of a file, a folder or a module."""
     tokens = description.special_tokens
-    own = {"eos_token_id": list(tokens.ends), "bos_token_id": tokens.begin}
+    own = _end_fields(tokens)
     if tokenizer is not None and not isinstance(tokenizer, str | os.PathLike):
         return module_tokenizer(tokenizer, own), tokenizer_chat_templates(tokenizer)
     if is_module(path):

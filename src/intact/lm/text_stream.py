@@ -53,22 +53,22 @@ class TextStream:
 
     def _push_text(self, token: int) -> None:
         self._tokens.append(token)
-        text = self._tokenizer.decode(self._tokens)
+        text = self._tokenizer.decode_behind(self._tokens)
         certain = text.rstrip(_HALF)
         self._take(certain)
         if len(self._tokens) >= _WINDOW and certain == text:
             self._tokens = self._tokens[-_CONTEXT:]
-            self._decoded = len(self._tokenizer.decode(self._tokens))
+            self._decoded = len(self._tokenizer.decode_behind(self._tokens))
 
     def _push_mark(self, token: int) -> None:
-        self._take(self._tokenizer.decode(self._tokens))
+        self._take(self._tokenizer.decode_behind(self._tokens))
         self._pending += self._marks[token]
         self._tokens, self._decoded = [], 0
 
     def finish(self) -> str:
         """Return the text that waited."""
         if not self.is_stopped:
-            self._take(self._tokenizer.decode(self._tokens))
+            self._take(self._tokenizer.decode_behind(self._tokens))
         return self._release(len(self._pending))
 
     def _take(self, text: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from intact.errors import FileFormatError, MissingExtraError, QuantValueError, UnsupportedError
 from intact.formats.metadata_fields import MetadataFields
-from intact.lm.vocabularies.gguf_tokenizer import gguf_tokenizer, refuse_unread_keys
-from intact.lm.vocabularies.special_tokens import CONFIG, folder_end_tokens
+from intact.lm.description.special_tokens import CONFIG, end_tokens
+from intact.lm.vocabularies.gguf_tokenizer import gguf_tokenizer
 from intact.lm.vocabularies.token_bytes import Reader, byte_reader
 from intact.lm.vocabularies.tokenizer_json import check_contents
 from intact.reading import read_bytes
@@ -27,8 +28,8 @@ class Tokenizer:
         text: The contents of a tokenizer.json. Truncation and padding that it asks for are switched off.
         bos: The token in front of every text; None: the one that the contents put there, if any.
         eos: Tokens that end a text.
-        begins_chats: Conversations begin with it, too, unless their template writes it. So llama.cpp has it for
-            GGUF files, while templates of Hugging Face folders write it themselves.
+        begins_chats: Conversations begin with it, too, unless their template writes it, as llama.cpp has it.
+            Templates of Hugging Face folders write it themselves.
 
     Attributes:
         bos: The token in front of every text; None: there is none.
@@ -57,14 +58,13 @@ class Tokenizer:
         self._prefix = [] if bos is None or bos in front else [bos]
         self.bos = next(iter(front), None) if bos is None else bos
         self._reader: Reader | None = byte_reader(self._tokenizer.decoder)
-        self._anchor_text: tuple[int, str] | None | Literal[False] = False
 
-    def encode(self, text: str, *, special: bool = True) -> list[int]:
+    def encode(self, text: str, *, bos: bool = True) -> list[int]:
         """Return the tokens of a text; tokens that it names, such as <|im_end|>, count as such.
 
         Args:
             text: What is encoded.
-            special: Put the tokens around it that stand around every text.
+            bos: Put the tokens around it that stand around every text.
         Raises:
             QuantValueError: The text has half a surrogate pair.
             FileFormatError: The tokenizer is damaged in a way that shows with this text.
@@ -76,12 +76,12 @@ class Tokenizer:
                 "text", f"half a surrogate pair at character {error.start}", "text that UTF-8 can write",
                 "remove it, or decode the text with errors='replace'",
             ) from error  # fmt: skip
-        ids = _call(lambda: self._tokenizer.encode(text, add_special_tokens=special)).ids
-        return [*self._prefix, *ids] if special else list(ids)
+        ids = self._encode(text, bos)
+        return [*self._prefix, *ids] if bos else ids
 
     def encode_chat(self, prompt: str) -> list[int]:
         """Return the tokens of a conversation as its template writes it; errors as for `encode`."""
-        ids = self.encode(prompt, special=False)
+        ids = self.encode(prompt, bos=False)
         begins = self.begins_chats and self.bos is not None and ids[:1] != [self.bos]
         return [self.bos, *ids] if begins and self.bos is not None else ids
 
@@ -91,14 +91,14 @@ class Tokenizer:
 
     def decode_behind(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Return the text of tokens that follow others: a blank in front of the first word stays."""
-        anchor = self._anchor()
+        anchor = self._anchor
         if anchor is None:
             return self.decode(tokens, special=special)
         text, front = self.decode([anchor[0], *tokens], special=special), anchor[1]
         return text[len(front) :] if text.startswith(front) else text
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the bytes of a token behind others, which may be parts of a character; none of one that is no text."""
+        """Return the bytes of a token behind others, perhaps part of a character; b"" if it is no text."""
         if not self.decode_behind([token], special=False) and self.decode_behind([token], special=True):
             return b""
         word = self._tokenizer.id_to_token(token)
@@ -151,44 +151,38 @@ class Tokenizer:
             )  # fmt: skip
         return str(_call(self._tokenizer.to_str))
 
+    def _encode(self, text: str, special: bool) -> list[int]:
+        return list(_call(lambda: self._tokenizer.encode(text, add_special_tokens=special)).ids)
+
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the tokens that the post-processor puts in front of a text, and behind it."""
         for text in _PROBES:
-            ids = _call(lambda text=text: self._tokenizer.encode(text, add_special_tokens=True)).ids
-            plain = _call(lambda text=text: self._tokenizer.encode(text, add_special_tokens=False)).ids
+            ids, plain = (self._encode(text, special) for special in (True, False))
             for start in range(len(ids) - len(plain) + 1):
                 if plain and ids[start : start + len(plain)] == plain:
                     return tuple(ids[:start]), tuple(ids[start + len(plain) :])
         return (), ()
 
+    @cached_property
     def _anchor(self) -> tuple[int, str] | None:
         """Return a token that a text may follow, with its text; None: the vocabulary has none."""
-        if self._anchor_text is False:
-            tokens = (token for text in _PROBES for token in self.encode(text, special=False))
-            whole = (
-                token for token in tokens if not _BYTE.fullmatch(self._tokenizer.id_to_token(token) or "")
-            )
-            self._anchor_text = next(((token, self.decode([token])) for token in whole), None)
-        return self._anchor_text
+        tokens = (token for text in _PROBES for token in self.encode(text, bos=False))
+        whole = (token for token in tokens if not _BYTE.fullmatch(self._tokenizer.id_to_token(token) or ""))
+        return next(((token, self.decode([token])) for token in whole), None)
 
 
-def tokenizer_of_gguf(metadata: Mapping[str, Any] | MetadataFields, where: str) -> Tokenizer:
+def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
     """Make the tokenizer of a GGUF file.
 
     Args:
         metadata: Of the file.
         where: The file, for errors.
     Raises:
-        UnsupportedError: Its kind is not computed, or it has a key that nobody reads.
+        UnsupportedError: Its kind is not computed.
         FileFormatError: A key is missing, is of another kind, or does not fit the others.
         MissingExtraError: tokenizers is not installed.
     """
-    fields = metadata
-    if not isinstance(fields, MetadataFields):
-        fields = MetadataFields(metadata, where)
-    contents, special = gguf_tokenizer(fields)
-    if not isinstance(metadata, MetadataFields):
-        refuse_unread_keys(fields, metadata)
+    contents, special = gguf_tokenizer(MetadataFields(metadata, where))
     return Tokenizer(contents, special.begin, special.ends, begins_chats=True)
 
 
@@ -197,7 +191,7 @@ def tokenizer_of_file(path: Path, config: Mapping[str, Any]) -> Tokenizer:
 
     Args:
         path: The file.
-        config: ``eos_token_id``, a number or some, as config.json has it.
+        config: ``eos_token_id``, a number or some, and ``eos_token``, texts of tokens.
     Raises:
         As `Tokenizer`; FileAccessError: There is no such file.
         UnsupportedError: A field of the file has no effect.
@@ -210,8 +204,10 @@ def tokenizer_of_text(text: str, config: Mapping[str, Any]) -> Tokenizer:
     package = _package()
     check_contents(text, lambda contents: str(_call(lambda: package.Tokenizer.from_str(contents).to_str())))
     tokenizer = Tokenizer(text, None, ())
-    ends = {"eos_token_id": config.get("eos_token_id")}
-    tokenizer.eos = folder_end_tokens(MetadataFields(ends, CONFIG), None, None, tokenizer.words())
+    words = tokenizer.words()
+    ends = end_tokens(MetadataFields(config, CONFIG), "eos_token_id", max(words.values(), default=0))
+    texts = {words[text] for text in config.get("eos_token", ()) if text in words}
+    tokenizer.eos = tuple(sorted({*ends, *texts}))
     return tokenizer
 
 

@@ -18,11 +18,13 @@ class SpecialTokens:
         begin: In front of each text; None: none is.
         ends: Each of them ends an answer.
         appended: Behind each text, as the tokenizer's own post-processing puts them.
+        end_texts: Texts of tokens that end an answer as well; the tokenizer knows their numbers.
     """
 
     begin: int | None = None
     ends: tuple[int, ...] = ()
     appended: tuple[int, ...] = ()
+    end_texts: tuple[str, ...] = ()
 
 
 POOLINGS = ("mean", "last", "cls", "max", "weighted_mean", "mean_sqrt_length")

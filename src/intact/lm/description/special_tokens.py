@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from intact.formats.metadata_fields import MetadataFields
 from intact.lm.description.model_description import SpecialTokens
 from intact.lm.description.model_files import ModelFiles
+from intact.lm.vocabularies.gguf_keys import CONTENTS, PREFIX
+from intact.lm.vocabularies.gguf_tokenizer import is_known_vocabulary, read_special_tokens
+
+CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
+_READ = "the tokenizer reads it"
 
 _CHOSEN = "requests choose how tokens are drawn"
 _GENERATION = {
@@ -32,28 +38,52 @@ _NO_TOKENS: dict[str, tuple[Any, ...]] = dict.fromkeys(
 
 
 def folder_special_tokens(sources: ModelFiles) -> SpecialTokens:
-    """Return the special tokens of a Hugging Face folder: an answer ends where transformers ends it."""
-    config, generation = sources.fields("config.json"), sources.fields("generation_config.json")
-    ends = _ids(generation, "eos_token_id") or _ids(config, "eos_token_id")
-    _ids(config, "eos_token_id")
-    begins = _ids(generation, "bos_token_id") or _ids(config, "bos_token_id")
-    _ids(config, "bos_token_id")
+    """Return the special tokens of a Hugging Face folder: an answer ends where transformers ends it.
+
+    That is at the tokens of generation_config.json, or without them at those of config.json. The end token of
+    the tokenizer ends it as well, because conversations are written with it.
+    """
+    config, generation = sources.fields(CONFIG), sources.fields("generation_config.json")
+    own, ends = end_tokens(config, "eos_token_id"), end_tokens(generation, "eos_token_id")
+    begins = [*end_tokens(generation, "bos_token_id"), *end_tokens(config, "bos_token_id")]
     generation.harmless(_GENERATION)
     for key, values in _NO_TOKENS.items():
         generation.require(key, values, "no token is meant")
-    return SpecialTokens(begins[0] if begins else None, ends)
+    return SpecialTokens(next(iter(begins), None), ends or own, end_texts=_end_texts(sources))
 
 
-def _ids(fields: MetadataFields, key: str) -> tuple[int, ...]:
-    """Return the tokens of a field that has one or a list of them."""
-    if key not in fields:
+def end_tokens(fields: MetadataFields, key: str, most: int = 2**31 - 1) -> tuple[int, ...]:
+    """Return the tokens of a field that has one or a list of them.
+
+    Raises:
+        FileFormatError: It is of another kind, or a number is below 0 or above `most`.
+    """
+    value = fields.take(key)
+    if value is None:
         return ()
-    if isinstance(fields.take(key), list):
-        return tuple(fields.items(key, int) or ())
-    return (fields.integer(key),)
+    if not isinstance(value, list):
+        return (fields.integer(key, most=most),)
+    if not all(type(number) is int and 0 <= number <= most for number in value):
+        raise fields.error(key, f"numbers from 0 to {most}")
+    return tuple(value)
+
+
+def _end_texts(sources: ModelFiles) -> tuple[str, ...]:
+    """Return the text of the tokenizer's end token, which its file has as a text or in an object."""
+    fields = MetadataFields(sources._read_object(TOKENIZER), TOKENIZER)
+    value = fields.peek("eos_token")
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    if value is not None and not isinstance(value, str):
+        raise fields.error("eos_token", "a text")
+    return () if value is None else (value,)
 
 
 def gguf_special_tokens(fields: MetadataFields) -> SpecialTokens:
-    """Return the special tokens of a GGUF file."""
-    fields.harmless({key: "the tokenizer reads it" for key in fields if key.startswith("tokenizer.")})
-    return SpecialTokens()
+    """Return the special tokens of a GGUF file; none where only another tokenizer's file can help."""
+    known = is_known_vocabulary(fields)
+    special = read_special_tokens(fields) if known else SpecialTokens()
+    left = (key for key in fields if key.startswith("tokenizer.") and not key.startswith(PREFIX))
+    read = (f"{PREFIX}{name}" for name in CONTENTS) if known else iter(fields)
+    fields.harmless({key: _READ for key in (*left, *read) if key.startswith("tokenizer.")})
+    return special

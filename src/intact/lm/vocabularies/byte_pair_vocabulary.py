@@ -62,7 +62,8 @@ def pair_model(
 def blank_decoder(*, strips_first: bool) -> dict[str, Any]:
     """Return the decoder of tokens that write blanks as U+2581 and bytes as <0x00>."""
     steps: list[dict[str, Any]] = [
-        {"type": "Replace", "pattern": {"String": BLANK}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Replace", "pattern": {"String": BLANK}, "content": " "}, {"type": "ByteFallback"},
+        {"type": "Fuse"},
     ]  # fmt: skip
     if strips_first:
         steps.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})

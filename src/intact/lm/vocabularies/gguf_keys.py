@@ -10,10 +10,10 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Values of ``token_type``; 0 is undefined."""
 
 END_TEXTS = (
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
-    "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
-    "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    "[e~[",
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
+    "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
+    "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>", "[e~[",
 )  # fmt: skip
 """Tokens that end an answer by their text."""
 SHOWN_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
@@ -55,6 +55,8 @@ DEFAULT_END = {"gpt2": 11, "llama": 2}
 """Numbers where no key names the token. In byte-pair vocabularies they count only where the token is of type
 `CONTROL`: in others that number is some word's."""
 
+CONTENTS = ("merges", "scores", "add_space_prefix")
+"""Keys behind `PREFIX` that the tokenizer alone reads."""
 HARMLESS = {
     "token_type_count": "decoders have one type of tokens",
     "cls_token_id": "no tokenizer puts it into a text",

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from intact.errors import UnsupportedError
 from intact.formats.metadata_fields import MetadataFields
+from intact.lm.description.model_description import SpecialTokens
 from intact.lm.vocabularies import gguf_keys as keys
 from intact.lm.vocabularies.byte_pair_vocabulary import byte_pair_tokenizer
-from intact.lm.vocabularies.gguf_vocabulary import read_vocabulary
+from intact.lm.vocabularies.gguf_vocabulary import GgufVocabulary, read_vocabulary
 from intact.lm.vocabularies.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from intact.lm.vocabularies.sentencepiece_vocabulary import sentencepiece_tokenizer
-from intact.lm.vocabularies.special_tokens import SpecialTokens, template_processing
+from intact.lm.vocabularies.template_processing import template_processing
 
 _BYTE_PAIRS, _PIECES = ("gpt2", "gemma4"), "llama"
 
@@ -27,6 +26,35 @@ def gguf_tokenizer(fields: MetadataFields) -> tuple[str, SpecialTokens]:
         UnsupportedError: A kind of vocabulary, or a pre-tokenizer, that is not computed.
         FileFormatError: A key is missing, is of another kind, or does not fit the others.
     """
+    vocabulary, pre = _vocabulary(fields)
+    if pre is None:
+        contents = sentencepiece_tokenizer(fields, vocabulary)
+    else:
+        contents = byte_pair_tokenizer(fields, vocabulary, pre)
+    special = vocabulary.special
+    begin = [] if special.begin is None else [(vocabulary.tokens[special.begin], special.begin)]
+    appended = [(vocabulary.tokens[number], number) for number in special.appended]
+    contents |= {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": vocabulary.whole(),
+        "post_processor": template_processing(begin, appended) if begin or appended else None,
+    }  # fmt: skip
+    return json.dumps(contents, ensure_ascii=False), special
+
+
+def read_special_tokens(fields: MetadataFields) -> SpecialTokens:
+    """Return the special tokens alone; errors as for `gguf_tokenizer`."""
+    return _vocabulary(fields)[0].special
+
+
+def is_known_vocabulary(fields: MetadataFields) -> bool:
+    """Return whether a tokenizer can be made of a file: of its kind of vocabulary, and its pre-tokenizer."""
+    model, pre = fields.peek(f"{keys.PREFIX}model"), fields.peek(f"{keys.PREFIX}pre")
+    is_unknown = isinstance(pre, str) and pre not in ("", *PRE_TOKENIZERS)
+    return model == _PIECES or (model in _BYTE_PAIRS and not is_unknown)
+
+
+def _vocabulary(fields: MetadataFields) -> tuple[GgufVocabulary, PreTokenizer | None]:
+    """Return the vocabulary, with the pre-tokenizer of byte pairs."""
     model = fields.text(f"{keys.PREFIX}model")
     if model not in (*_BYTE_PAIRS, _PIECES):
         raise UnsupportedError(
@@ -37,27 +65,9 @@ def gguf_tokenizer(fields: MetadataFields) -> tuple[str, SpecialTokens]:
     fields.require(f"{keys.PREFIX}suppress_tokens", ([],), "it names no token")
     if model == _PIECES:
         fields.harmless({f"{keys.PREFIX}pre": "pieces with scores have no pre-tokenizer"})
-        vocabulary = read_vocabulary(fields, model, adds_begin=True)
-        contents = sentencepiece_tokenizer(fields, vocabulary)
-        fields.harmless({f"{keys.PREFIX}merges": "the scores say the order"})
-    else:
-        pre = _pre_tokenizer(fields, model)
-        vocabulary = read_vocabulary(fields, "gpt2", pre.adds_begin, forces_begin=pre.forces_begin)
-        contents = byte_pair_tokenizer(fields, vocabulary, pre)
-        fields.harmless(
-            {
-                f"{keys.PREFIX}scores": "the merges say the order",
-                f"{keys.PREFIX}add_space_prefix": "only pieces with scores have a prefix",
-            }
-        )
-    special = vocabulary.special
-    begin = [] if special.begin is None else [(vocabulary.tokens[special.begin], special.begin)]
-    appended = [(vocabulary.tokens[number], number) for number in special.appended]
-    contents |= {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": vocabulary.whole(),
-        "post_processor": template_processing(begin, appended) if begin or appended else None,
-    }  # fmt: skip
-    return json.dumps(contents, ensure_ascii=False), special
+        return read_vocabulary(fields, model, adds_begin=True), None
+    pre = _pre_tokenizer(fields, model)
+    return read_vocabulary(fields, "gpt2", pre.adds_begin, forces_begin=pre.forces_begin), pre
 
 
 def _pre_tokenizer(fields: MetadataFields, model: str) -> PreTokenizer:
@@ -70,15 +80,3 @@ def _pre_tokenizer(fields: MetadataFields, model: str) -> PreTokenizer:
             "give the model's tokenizer.json",
         )  # fmt: skip
     return PRE_TOKENIZERS[name]
-
-
-def refuse_unread_keys(fields: MetadataFields, metadata: Mapping[str, Any]) -> None:
-    """Refuse keys of a tokenizer that nobody took.
-
-    Raises:
-        UnsupportedError: There are some; it names the first one.
-    """
-    taken = {use.key for use in fields.uses()}
-    for key in metadata:
-        if key.startswith(keys.PREFIX) and key not in taken:
-            fields.refuse(key, "a key that llama.cpp reads")

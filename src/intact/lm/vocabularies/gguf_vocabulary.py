@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from intact.errors import FileFormatError
 from intact.formats.metadata_fields import MetadataFields
+from intact.lm.description.model_description import SpecialTokens
 from intact.lm.vocabularies import gguf_keys as keys
-from intact.lm.vocabularies.special_tokens import SpecialTokens
 
 _RIGHT_STRIPPED = ("phi-3", "phi3")
 _NOT_STRIPPED = ("<unk>", "<s>", "<|endoftext|>")
@@ -82,7 +82,7 @@ def read_vocabulary(
     reader = _SpecialReader(fields, tokens, numbers, kinds)
     ends = reader.read_ends(model)
     begin, appended = reader.read_around(model, adds_begin, forces_begin)
-    name = fields.take("general.name")
+    name = fields.peek("general.name")
     strips = isinstance(name, str) and any(word in name.lower() for word in _RIGHT_STRIPPED)
     special = SpecialTokens(begin, ends, appended)
     return GgufVocabulary(tokens, kinds, numbers, special, model, fields.file, strips)
@@ -132,9 +132,9 @@ class _SpecialReader:
             self._token("eom"),
         )
         ends |= {token for token in named if token is not None}
-        texts = {self._tokens[number] for number in ends}
+        end_texts = {self._tokens[number] for number in ends}
         for text, others, kind in keys.NO_END_BESIDE:
-            if {text, *others} <= texts:
+            if {text, *others} <= end_texts:
                 ends.discard(self._numbers[text])
                 self._kinds[self._numbers[text]] = kind
         return tuple(sorted(ends))

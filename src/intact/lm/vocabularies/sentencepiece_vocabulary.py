@@ -19,8 +19,8 @@ def sentencepiece_tokenizer(fields: MetadataFields, vocabulary: GgufVocabulary) 
 
     SentencePiece joins the two neighbours whose piece has the highest score. So merges are all pairs that
     make a piece, in the order of its score. Behind special tokens a text begins anew, with a blank. As in
-    llama.cpp, which reads no types here, a piece of any type can be made. Merges of the file count where it has
-    no scores.
+    llama.cpp, which reads no types here, a piece of any type can be made. Merges of the file count where it
+    has no scores.
 
     Raises:
         FileFormatError: A key is missing, or does not fit the tokens.

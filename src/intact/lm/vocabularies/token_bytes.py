@@ -36,7 +36,7 @@ def byte_reader(decoder: Any) -> Reader | None:
 
 
 def byte_letters() -> dict[str, int]:
-    """Return the bytes that GPT-2's letters stand for: printable ones for themselves, others for 256 and more."""
+    """Return the bytes that GPT-2's letters stand for: printable ones themselves, others U+0100 and more."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}
