@@ -68,14 +68,14 @@ def test_texts_begin_as_in_llama_cpp(pre, adds, begins):
     tokenizer = tokenizer_of_gguf(metadata, "file")
     assert (tokenizer.encode("a")[0] == 256, tokenizer.bos == 256) == (begins, begins)
     appending = tokenizer_of_gguf(metadata | {"tokenizer.ggml.add_eos_token": True}, "file")
-    assert (appending.encode("a")[-1], appending.appended, appending.encode_chat("a")[-1:]) == (
-        257, (257,), appending.encode("a", bos=False)[-1:],
-    )  # fmt: skip
+    assert (appending.encode("a")[-1], appending.appended) == (257, (257,))
 
 
 def test_a_conversation_begins_once():
     tokenizer = tokenizer_of_gguf(vocabulary(("<s>", 3), pre="llama3", bos_token_id=256), "file")
-    assert tokenizer.encode_chat("<s>a") == tokenizer.encode_chat("a") == tokenizer.encode("a")
+    both = [tokenizer.encode_chat(text, adds_begin=True) for text in ("<s>a", "a")]
+    assert both == [tokenizer.encode("a")] * 2
+    assert tokenizer.encode_chat("a", adds_begin=False) == tokenizer.encode("a", bos=False)
     assert tokenizer.encode("<s>a")[:2] == [256, 256]  # a plain text is taken as it is
 
 

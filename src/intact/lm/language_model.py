@@ -371,9 +371,10 @@ class LanguageModel:
         Raises:
             QuantValueError: There are none.
         """
-        if isinstance(text, str):
-            has_begin = isinstance(text, ChatPrompt) and not text.adds_begin
-            ids = self.require_tokenizer().encode(text, bos=not has_begin)
+        if isinstance(text, ChatPrompt):
+            ids = self.require_tokenizer().encode_chat(text, adds_begin=text.adds_begin)
+        elif isinstance(text, str):
+            ids = self.require_tokenizer().encode(text)
         else:
             ids = [int(token) for token in text]
         if not ids:

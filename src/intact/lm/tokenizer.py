@@ -28,12 +28,10 @@ class Tokenizer:
         text: The contents of a tokenizer.json. Truncation and padding that it asks for are switched off.
         bos: The token in front of every text; None: the one that the contents put there, if any.
         eos: Tokens that end a text.
-        begins_chats: Conversations begin with it, too, unless their template writes it, as llama.cpp has it.
-            Templates of Hugging Face folders write it themselves.
 
     Attributes:
         bos: The token in front of every text; None: there is none.
-        eos, begins_chats: As given.
+        eos: As given.
         appended: Tokens behind every text.
         switched_off: "truncation" and "padding", where the contents have them.
 
@@ -42,10 +40,8 @@ class Tokenizer:
         FileFormatError: The text is none.
     """
 
-    def __init__(
-        self, text: str, bos: int | None, eos: Sequence[int], *, begins_chats: bool = False
-    ) -> None:  # fmt: skip
-        self.bos, self.eos, self.begins_chats = bos, tuple(eos), begins_chats
+    def __init__(self, text: str, bos: int | None, eos: Sequence[int]) -> None:
+        self.eos = tuple(eos)
         self._guidance: Any = None
         package = _package()
         self._tokenizer = _call(lambda: package.Tokenizer.from_str(text))
@@ -79,11 +75,17 @@ class Tokenizer:
         ids = self._encode(text, bos)
         return [*self._prefix, *ids] if bos else ids
 
-    def encode_chat(self, prompt: str) -> list[int]:
-        """Return the tokens of a conversation as its template writes it; errors as for `encode`."""
+    def encode_chat(self, prompt: str, *, adds_begin: bool) -> list[int]:
+        """Return the tokens of a conversation as its template writes it; errors as for `encode`.
+
+        Args:
+            prompt: What the template wrote.
+            adds_begin: Put the begin token in front, unless the template wrote it.
+        """
         ids = self.encode(prompt, bos=False)
-        begins = self.begins_chats and self.bos is not None and ids[:1] != [self.bos]
-        return [self.bos, *ids] if begins and self.bos is not None else ids
+        if not adds_begin or self.bos is None or ids[:1] == [self.bos]:
+            return ids
+        return [self.bos, *ids]
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Return the text of tokens; `special`: with those that are no text."""
@@ -183,7 +185,7 @@ def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
         MissingExtraError: tokenizers is not installed.
     """
     contents, special = gguf_tokenizer(MetadataFields(metadata, where))
-    return Tokenizer(contents, special.begin, special.ends, begins_chats=True)
+    return Tokenizer(contents, special.begin, special.ends)
 
 
 def tokenizer_of_file(path: Path, config: Mapping[str, Any]) -> Tokenizer:
