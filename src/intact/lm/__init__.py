@@ -15,13 +15,17 @@ from intact.lm.load_model import describe_model as describe
 from intact.lm.load_model import load_model as load
 from intact.lm.model_size import weight_bits, weight_bytes
 from intact.lm.sampling import Sampling
+from intact.lm.saved_folder import keep_verification
 from intact.lm.saved_folder import save_model as save
 from intact.lm.sequence_cache import SequenceCache
 from intact.lm.token_grammar import TokenGrammar
 from intact.lm.tokenizer import Tokenizer
+from intact.lm.verification.verify_model import Verification, verification_record
+from intact.lm.verification.verify_model import verify_model as verify
 
 __all__ = [
     "ChatTemplates", "LanguageModel", "LayerLoss", "ModelComparison", "ModelDescription", "Sampling",
-    "SequenceCache", "TokenGrammar", "Tokenizer", "compare_models", "describe", "first_flips", "layer_losses",
-    "load", "perplexity", "save", "split_reasoning", "token_windows", "weight_bits", "weight_bytes",
+    "SequenceCache", "TokenGrammar", "Tokenizer", "Verification", "compare_models", "describe", "first_flips",
+    "keep_verification", "layer_losses", "load", "perplexity", "save", "split_reasoning", "token_windows",
+    "verification_record", "verify", "weight_bits", "weight_bytes",
 ]  # fmt: skip

@@ -13,8 +13,12 @@ from intact.atomic import replacing, together
 from intact.engine import load
 from intact.errors import FileFormatError, QuantValueError
 from intact.lm.chat.chat_templates import ChatTemplates
-from intact.lm.description.description_json import description_from_json, description_to_json
-from intact.lm.description.model_description import ModelDescription
+from intact.lm.description.description_json import (
+    description_from_json,
+    description_to_json,
+    read_verification,
+)
+from intact.lm.description.model_description import ModelDescription, SpecialTokens
 from intact.lm.language_model import LanguageModel
 from intact.lm.tokenizer import Tokenizer
 from intact.reading import read_bytes
@@ -113,6 +117,19 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return dict(record)
 
 
+def keep_verification(folder: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    """Write the result of `verify_model` into the settings of a saved folder.
+
+    Args:
+        folder: The folder.
+        record: Of `verification_record`.
+    Raises:
+        FileFormatError, FileAccessError: The folder is damaged, or cannot be written.
+    """
+    settings = read_settings(Path(folder)) | {"verification": dict(record)}
+    _write(Path(folder) / SETTINGS, json.dumps(settings, indent=1))
+
+
 def saved_description(folder: Path) -> ModelDescription:
     """Return what the files said that a saved folder was made of; little for folders of earlier versions."""
     record, where = read_settings(folder), str(folder / SETTINGS)
@@ -120,7 +137,11 @@ def saved_description(folder: Path) -> ModelDescription:
     known, templates = _read_description(record, where), _read_templates(record, where)
     if isinstance(templates, str):
         templates = ChatTemplates({"default": templates} if templates else {})
-    return replace(known or ModelDescription(family), chat_templates=templates)
+    return replace(
+        known or ModelDescription(family), chat_templates=templates,
+        special_tokens=SpecialTokens(record["bos"], tuple(record["eos"])),
+        verification=read_verification(record.get("verification"), where),
+    )  # fmt: skip
 
 
 def _check_options(options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

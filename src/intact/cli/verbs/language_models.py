@@ -17,6 +17,7 @@ from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import AsJson, check_output_path, check_thread_count
 from intact.cli.verbs.serve_model import serve
 from intact.cli.verbs.show_model import Accept, show
+from intact.cli.verbs.verify_language_model import verify
 from intact.errors import QuantValueError
 from intact.reading import read_bytes
 
@@ -364,5 +365,5 @@ def _read(path: Path) -> str:
 
 VERBS: dict[str, Callable[..., None]] = {
     "quantize": quantize, "run": run, "chat": chat, "perplexity": perplexity, "compare": compare,
-    "bench": bench, "serve": serve, "show": show,
+    "bench": bench, "serve": serve, "show": show, "verify": verify,
 }  # fmt: skip

@@ -47,9 +47,13 @@ def show(
     if as_json:
         show_json(record)
         return
-    show_table(
-        model.name, ("", ""), [(name, _cell(value)) for name, value in record.items() if name != "fields"]
-    )
+    del record["fields"], record["verification"]
+    show_table(model.name, ("", ""), [(name, _cell(value)) for name, value in record.items()])
+    if described.verification:
+        peer, checks = described.verification
+        show_table(f"compared with {peer}", ("compared", "result", ""), checks)
+    else:
+        say("not compared with its maker's program: intact lm verify does that")
     rows = [(use.file, use.key, _cell(use.value), use.use) for use in described.fields]
     if rows:
         show_table("fields", ("file", "field", "value", "use"), rows)
@@ -71,6 +75,7 @@ def _record(described: lm.ModelDescription) -> dict[str, Any]:
         "special tokens in templates": dict(described.chat_templates.variables),
         "pooling": f"{pooling.kind}, length {'1' if pooling.is_normalized else 'as it is'}"
         + (f" ({pooling.source})" if pooling.source else ""),
+        "verification": list(described.verification),
         "fields": [[use.file, use.key, use.value, use.use] for use in described.fields],
     }  # fmt: skip
 

@@ -44,5 +44,20 @@ def description_from_json(record: Any, where: str) -> ModelDescription:
     return ModelDescription(family, pooling=pooling, fields=fields)
 
 
+def read_verification(record: Any, where: str) -> tuple[str, tuple[tuple[str, str, str], ...]] | tuple[()]:
+    """Return what a saved folder keeps of comparisons with its maker's program.
+
+    Raises:
+        FileFormatError: It is something else.
+    """
+    if record is None:
+        return ()
+    try:
+        checks = tuple((str(c["name"]), str(c["result"]), str(c["detail"])) for c in record["checks"])
+        return str(record["peer"]), checks
+    except (KeyError, TypeError) as error:
+        raise _error(where, f"'{error}'"[:200]) from error
+
+
 def _error(where: str, got: str) -> FileFormatError:
     return FileFormatError(where, got, "what save_model writes", "quantize the model again")

@@ -110,9 +110,11 @@ _RECORDS = (
         post_norms=True, window_period=2,
     ),
     DecoderFamily(
-        "gemma3_text", "Gemma3", _GEMMA2 | {
-            "num_key_value_heads": 4, "max_position_embeddings": 131072, "attn_logit_softcapping": None,
-            "final_logit_softcapping": None, "sliding_window_pattern": 6,
+        "gemma3_text", "Gemma3", {
+            key: value for key, value in _GEMMA2.items() if key != "attn_logit_softcapping"  # nobody reads it
+        } | {
+            "num_key_value_heads": 4, "max_position_embeddings": 131072, "final_logit_softcapping": None,
+            "sliding_window_pattern": 6,
         }, rope_base=1e6, norm_offset=1.0, scales_embedding=True, post_norms=True, qk_norm=True,
         window_period=6,
     ),

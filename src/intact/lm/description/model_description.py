@@ -62,6 +62,8 @@ class ModelDescription:
         decoder: Sizes and variants; None: the graph of an ONNX file has them.
         special_tokens, chat_templates, pooling: As their classes say.
         fields: What became of each field of each file.
+        verification: Of a saved folder, what `intact lm verify` found: the peer, and (name, result, detail)
+            of each comparison; () where nothing was compared.
     """
 
     family: str
@@ -70,3 +72,4 @@ class ModelDescription:
     chat_templates: ChatTemplates = field(default_factory=ChatTemplates)
     pooling: Pooling = field(default_factory=Pooling)
     fields: tuple[FieldUse, ...] = ()
+    verification: tuple[str, tuple[tuple[str, str, str], ...]] | tuple[()] = ()

@@ -1,0 +1,216 @@
+"""Compares what INTact understood of a language model with what its maker's program does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intact.errors import IntactError, QuantValueError
+from intact.lm.language_model import LanguageModel, log_probabilities
+from intact.lm.load_model import load_model
+from intact.lm.saved_folder import SETTINGS
+from intact.lm.verification.peer import NotCompared, Peer
+from intact.lm.verification.texts import CONVERSATIONS, TEXTS
+
+_NEW, _PROMPT = 24, 48
+EQUAL, DIFFERENT, NOT_COMPARED = "equal", "different", "not compared"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison.
+
+    Attributes:
+        name: What was compared.
+        result: "equal", "different" or "not compared".
+        detail: Counts, the first difference, or why nothing was compared.
+    """
+
+    name: str
+    result: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Comparisons of one model with one peer.
+
+    Attributes:
+        peer: The program, with its version.
+        checks: In order.
+    """
+
+    peer: str
+    checks: tuple[Check, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether something was compared, and nothing differed."""
+        results = {check.result for check in self.checks}
+        return EQUAL in results and DIFFERENT not in results
+
+
+def verify_model(
+    path: Path, *, accept: Collection[str] = (), positions: int = 512, threads: int | None = None
+) -> Verification:
+    """Compare tokens, prompts, probabilities, answers and vectors of a model with its maker's program.
+
+    Args:
+        path: A Hugging Face folder, which transformers runs in float32, or a GGUF file, which llama.cpp runs.
+        accept: As for `load_model`.
+        positions: The longest sequence.
+        threads: Of a run.
+    Raises:
+        QuantValueError: The path has no such program: a saved folder holds other weights than its source.
+        MissingExtraError: The program is not installed.
+        IntactError: The model does not open.
+    """
+    if (path / SETTINGS).is_file():
+        raise QuantValueError(
+            "model", "a folder that INTact wrote",
+            "what it was made of: a Hugging Face folder or a GGUF file",
+            "verify that, with --saved for the folder that keeps the result",
+        )  # fmt: skip
+    # They bring what opens sockets, which nothing else in this package wants.
+    from intact.lm.verification.llama_server_peer import LlamaServerPeer
+    from intact.lm.verification.transformers_peer import TransformersPeer
+
+    is_gguf = path.is_file()
+    weights = "keep" if is_gguf else "float32"
+    model = load_model(
+        path, weights=weights, activations="float", positions=None, accept=accept, threads=threads
+    )
+    longest = min(positions, model.positions)
+    peer: Peer = LlamaServerPeer(path, model.vocabulary, longest) if is_gguf else TransformersPeer(path)
+    try:
+        return Verification(peer.name, tuple(_checks(model, peer)))
+    finally:
+        peer.close()
+
+
+def _checks(model: LanguageModel, peer: Peer) -> list[Check]:
+    comparisons: list[tuple[str, Callable[[], tuple[bool, str]]]] = []
+    if model.tokenizer is not None:
+        comparisons.append((f"tokens of {len(TEXTS)} texts", lambda: _compare_tokens(model, peer)))
+        if model.chat_templates.templates:
+            comparisons.append(("prompts of conversations", lambda: _compare_prompts(model, peer)))
+            comparisons.append(("answer to a conversation", lambda: _compare_answer(model, peer)))
+    comparisons.append(("log-probabilities", lambda: _compare_probabilities(model, peer)))
+    comparisons.append((f"{_NEW} greedy tokens", lambda: _compare_greedy(model, peer, _some_tokens(model))))
+    if model.pooling.source and model.tokenizer is not None:
+        comparisons.append(("vector of a text", lambda: _compare_vectors(model, peer)))
+    return [_check(name, compare) for name, compare in comparisons]
+
+
+def _check(name: str, compare: Callable[[], tuple[bool, str]]) -> Check:
+    try:
+        is_equal, detail = compare()
+    except NotCompared as reason:
+        return Check(name, NOT_COMPARED, str(reason))
+    except IntactError as error:  # what the peer does and INTact refuses
+        return Check(name, DIFFERENT, str(error)[:200])
+    return Check(name, EQUAL if is_equal else DIFFERENT, detail)
+
+
+def _compare_tokens(model: LanguageModel, peer: Peer) -> tuple[bool, str]:
+    for text in TEXTS:
+        ours, theirs = model.require_tokenizer().encode(text), peer.tokens(text)
+        if ours != theirs:
+            return False, f"{text[:40]!r}: {ours[:12]}, {peer.name} {theirs[:12]}"
+    return True, f"{len(TEXTS)} of {len(TEXTS)}"
+
+
+def _compare_prompts(model: LanguageModel, peer: Peer) -> tuple[bool, str]:
+    compared = 0
+    for messages in CONVERSATIONS:
+        try:
+            theirs = peer.prompt(messages)
+        except NotCompared:
+            try:
+                model.chat_prompt(messages)
+            except QuantValueError:
+                continue  # neither of both takes the conversation
+            raise
+        ours = str(model.chat_prompt(messages))
+        compared += 1
+        if ours != theirs:
+            place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0)
+            return False, f"{ours[place : place + 40]!r}, {peer.name} {theirs[place : place + 40]!r}"
+    if not compared:
+        raise NotCompared("neither of both renders one of the conversations")
+    return True, f"{compared} of {len(CONVERSATIONS)}; the others are refused by both"
+
+
+def _compare_answer(model: LanguageModel, peer: Peer) -> tuple[bool, str]:
+    try:
+        tokens = model.encode(model.chat_prompt(CONVERSATIONS[0]))
+    except QuantValueError as error:
+        raise NotCompared(str(error)[:120]) from error
+    return _compare_greedy(model, peer, tokens)
+
+
+def _compare_greedy(model: LanguageModel, peer: Peer, tokens: Sequence[int]) -> tuple[bool, str]:
+    """Compare the most likely tokens, and where the answer ends."""
+    theirs = _without_end(peer.greedy(tokens, _NEW), model)
+    ours = _without_end(list(model.generate_tokens(tokens, max_tokens=_NEW)), model)
+    if ours == theirs:
+        return True, f"{len(ours)} tokens" + ("" if len(ours) == _NEW else ", then the end")
+    place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
+    if place is None:
+        return False, f"ends behind {len(ours)} tokens, {peer.name} behind {len(theirs)}"
+    gap = _gap(model, [*tokens, *ours[:place]], ours[place], theirs[place])
+    is_tie = gap < (0.2 if peer.rounds_activations else 1e-3)
+    detail = f"token {place + 1} is {ours[place]}, {peer.name} {theirs[place]}; {gap:.2g} nats apart"
+    return is_tie, detail
+
+
+def _without_end(tokens: list[int], model: LanguageModel) -> list[int]:
+    ends = model.tokenizer.eos if model.tokenizer is not None else ()
+    return tokens[:-1] if tokens and tokens[-1] in ends else tokens
+
+
+def _gap(model: LanguageModel, tokens: Sequence[int], first: int, second: int) -> float:
+    values = log_probabilities(model.logits(list(tokens))[-1])
+    return float(abs(values[first] - values[second]))
+
+
+def _compare_probabilities(model: LanguageModel, peer: Peer) -> tuple[bool, str]:
+    tokens = _some_tokens(model)
+    ours, theirs = log_probabilities(model.logits(tokens)[-1]), peer.log_probabilities(tokens)
+    if theirs.shape != ours.shape:
+        return False, f"{len(ours)} tokens in the vocabulary, {peer.name} {len(theirs)}"
+    known = np.isfinite(theirs)
+    difference = float(np.abs(ours - theirs)[known].max())
+    divergence = float((np.exp(ours) * (ours - theirs))[known].sum())
+    is_equal = divergence < 0.02 if peer.rounds_activations else difference < 1e-3
+    rounded = "; its products round activations to 8 bits" if peer.rounds_activations else ""
+    return is_equal, f"largest difference {difference:.2g} nats, divergence {divergence:.2g}{rounded}"
+
+
+def _compare_vectors(model: LanguageModel, peer: Peer) -> tuple[bool, str]:
+    ours, theirs = model.embed([TEXTS[0]])[0].astype(np.float64), peer.vector(TEXTS[0])
+    if ours.shape != theirs.shape:
+        return False, f"{len(ours)} numbers, {peer.name} {len(theirs)}"
+    cosine = float(ours @ theirs / max(np.linalg.norm(ours) * np.linalg.norm(theirs), 1e-300))
+    return cosine > (0.99 if peer.rounds_activations else 0.99999), f"cosine {cosine:.6f}"
+
+
+def _some_tokens(model: LanguageModel) -> list[int]:
+    """Return tokens of a text, or any ones where the model has no tokenizer."""
+    count = min(_PROMPT, max(1, model.positions - _NEW - 1))
+    if model.tokenizer is not None:
+        ids = model.tokenizer.encode(TEXTS[0] * 8)
+        ids = ids[:-1] if ids and ids[-1] in model.tokenizer.eos else ids
+        if ids:
+            return ids[:count]
+    rng = np.random.default_rng(0)
+    return [int(token) for token in rng.integers(0, model.vocabulary, count)]
+
+
+def verification_record(verification: Verification) -> dict[str, Any]:
+    """Return a record for a JSON file."""
+    return {"peer": verification.peer, "checks": [vars(check) for check in verification.checks]}
