@@ -14,12 +14,13 @@ from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.compare_models import cut_windows
 from intact.lm.decoders.module_weights import is_module, module_tokenizer
 from intact.lm.description.chat_templates import folder_chat_templates, tokenizer_chat_templates
-from intact.lm.description.model_description import ModelDescription, SpecialTokens
+from intact.lm.description.model_description import ModelDescription
 from intact.lm.description.model_files import ModelFiles
 from intact.lm.language_model import LanguageModel
 from intact.lm.saved_folder import SETTINGS, TOKENIZER, load_saved, saved_description
 from intact.lm.sequence_cache import LONGEST
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_file, tokenizer_of_gguf
+from intact.lm.vocabularies.special_tokens import SpecialTokens
 
 EXPORTED = "genai_config.json"
 DYNAMIC = "dynamic-int8"

@@ -18,9 +18,10 @@ from intact.lm.description.description_json import (
     description_to_json,
     read_verification,
 )
-from intact.lm.description.model_description import ModelDescription, SpecialTokens
+from intact.lm.description.model_description import ModelDescription
 from intact.lm.language_model import LanguageModel
 from intact.lm.tokenizer import Tokenizer
+from intact.lm.vocabularies.special_tokens import SpecialTokens
 from intact.reading import read_bytes
 
 PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json"

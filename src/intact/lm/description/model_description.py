@@ -8,24 +8,7 @@ from dataclasses import dataclass, field
 from intact.formats.metadata_fields import FieldUse
 from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.description.decoder_config import DecoderConfig
-
-
-@dataclass(frozen=True)
-class SpecialTokens:
-    """Tokens around a text.
-
-    Attributes:
-        begin: In front of each text; None: none is.
-        ends: Each of them ends an answer.
-        appended: Behind each text, as the tokenizer's own post-processing puts them.
-        end_texts: Texts of tokens that end an answer as well; the tokenizer knows their numbers.
-    """
-
-    begin: int | None = None
-    ends: tuple[int, ...] = ()
-    appended: tuple[int, ...] = ()
-    end_texts: tuple[str, ...] = ()
-
+from intact.lm.vocabularies.special_tokens import SpecialTokens
 
 POOLINGS = ("mean", "last", "cls", "max", "weighted_mean", "mean_sqrt_length")
 """Of hidden states: their mean, the last or the first, the largest of each channel, the mean with weights

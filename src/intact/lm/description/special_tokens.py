@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from intact.formats.metadata_fields import MetadataFields
-from intact.lm.description.model_description import SpecialTokens
 from intact.lm.description.model_files import ModelFiles
 from intact.lm.vocabularies.gguf_keys import CONTENTS, PREFIX
 from intact.lm.vocabularies.gguf_tokenizer import is_known_vocabulary, read_special_tokens
+from intact.lm.vocabularies.special_tokens import SpecialTokens
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 _READ = "the tokenizer reads it"

@@ -6,12 +6,12 @@ import json
 
 from intact.errors import UnsupportedError
 from intact.formats.metadata_fields import MetadataFields
-from intact.lm.description.model_description import SpecialTokens
 from intact.lm.vocabularies import gguf_keys as keys
 from intact.lm.vocabularies.byte_pair_vocabulary import byte_pair_tokenizer
 from intact.lm.vocabularies.gguf_vocabulary import GgufVocabulary, read_vocabulary
 from intact.lm.vocabularies.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from intact.lm.vocabularies.sentencepiece_vocabulary import sentencepiece_tokenizer
+from intact.lm.vocabularies.special_tokens import SpecialTokens
 from intact.lm.vocabularies.template_processing import template_processing
 
 _BYTE_PAIRS, _PIECES = ("gpt2", "gemma4"), "llama"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from intact.errors import FileFormatError
 from intact.formats.metadata_fields import MetadataFields
-from intact.lm.description.model_description import SpecialTokens
 from intact.lm.vocabularies import gguf_keys as keys
+from intact.lm.vocabularies.special_tokens import SpecialTokens
 
 _RIGHT_STRIPPED = ("phi-3", "phi3")
 _NOT_STRIPPED = ("<unk>", "<s>", "<|endoftext|>")
