@@ -181,18 +181,24 @@ class LanguageModel:
         vectors = [job.vector for job in jobs if job.vector is not None]
         return np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
 
-    def embedding_tokens(self, text: str | Sequence[int], prompt: str | None = None) -> Sequence[int]:
+    def embedding_tokens(self, text: str | Sequence[int], prompt: str | None = None) -> list[int]:
         """Return the tokens of a text that is embedded; arguments and errors as for `embed`."""
         known, name = self.pooling.prompts, self.pooling.default_prompt if prompt is None else prompt
         if name and name not in known:
             raise QuantValueError("prompt", f"'{name}'", ", ".join(known) or "none", "leave it out")
         ids = self.encode(known[name] + text if name and isinstance(text, str) else text)
+        appended = list(self.tokenizer.appended) if self.tokenizer is not None else []
+        if (
+            appended and ids[-2 * len(appended) :] == 2 * appended
+        ):  # a caller puts there what `encode` has put
+            ids = ids[: -len(appended)]
         longest = self.pooling.longest
         if longest and len(ids) > longest:
             raise QuantValueError(
                 "text", f"{len(ids)} tokens", f"at most {longest}, as the model's files say", "cut the text"
             )
-        return self.check_length(ids, 0)
+        self.check_length(ids, 0)
+        return ids
 
     def grammar(
         self, grammar: str | None = None, *,

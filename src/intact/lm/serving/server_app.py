@@ -262,14 +262,14 @@ class ServerApp:
         return jobs
 
     def _vector_jobs(self, wanted: EmbeddingRequest, post: Post) -> list[VectorJob]:
-        prompts = [self._tokens(text) for text in wanted.texts]
-        for ids in prompts:
-            self._model.check_length(ids, 0)
+        prompts = [self._check_tokens(self._model.embedding_tokens(text)) for text in wanted.texts]
         how = self._model.pooling
         return [VectorJob(ids, index, post, how) for index, ids in enumerate(prompts)]
 
     def _tokens(self, prompt: str | list[int]) -> list[int]:
-        ids = self._model.encode(prompt)
+        return self._check_tokens(self._model.encode(prompt))
+
+    def _check_tokens(self, ids: list[int]) -> list[int]:
         if not all(0 <= token < self._model.vocabulary for token in ids):
             raise ProtocolError(400, f"tokens are from 0 to {self._model.vocabulary - 1}", param="prompt")
         return ids
