@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import transformers
 from transformers.utils import chat_template_utils
 
 from intact.errors import QuantValueError
@@ -209,7 +210,8 @@ def main() -> None:
                 outcome = compare(text, messages, settings)
                 counts[layer][outcome] += 1
                 if options.verbose and outcome not in ("equal", "both refuse"):
-                    print(f"{path.name}: {name}: {layer}: {outcome}")
+                    print(f"{path.name}: {name}: {layer}: {outcome}", flush=True)
+    print(f"transformers {transformers.__version__}")
     print(f"{len(texts)} templates that differ, {reads_tools} of them with tools")
     for layer, outcomes in counts.items():
         print(f"{layer}: {sum(outcomes.values())} conversations")

@@ -160,10 +160,13 @@ def test_reasoning_comes_by_every_name_that_templates_read():
         assert prompt_of(template, [{"role": "assistant", "content": "x", name: "why"}]) == "why why"
 
 
-def test_the_role_of_developers_is_system_where_the_template_knows_no_other():
+def test_messages_of_developers_are_those_of_the_system_where_the_template_loses_them():
     messages = [{"role": "developer", "content": "a"}, USER]
-    assert prompt_of(PLAIN, messages) == "[system]a[user]hi"
-    assert prompt_of(PLAIN + "{{ 'developer' and '' }}", messages) == "[developer]a[user]hi"
+    assert prompt_of(PLAIN, messages) == "[developer]a[user]hi"  # as in transformers
+    deaf = PLAIN.replace("{{ m.content }}", "{% if m.role != 'developer' %}{{ m.content }}{% endif %}")
+    strict = "{% for m in messages %}{{ {'system': 'S', 'user': 'U'}[m.role] + m.content }}{% endfor %}"
+    assert prompt_of(deaf, messages) == "[system]a[user]hi"
+    assert prompt_of(strict, messages) == "SaUhi"
 
 
 @pytest.mark.parametrize(
@@ -186,6 +189,10 @@ def test_messages_that_nobody_reads_are_refused_by_name(messages, named):
 
 
 def test_objects_of_clients_are_messages():
+    endless: dict = {"role": "user"}
+    endless["content"] = [endless]
+    with pytest.raises(QuantValueError, match="too deep"):
+        prompt_of(PLAIN, [endless])
     message = SimpleNamespace(model_dump=lambda: {"role": "user", "content": "hi", "refusal": None})
     assert prompt_of(PLAIN, [message]) == "[user]hi"
 

@@ -25,12 +25,17 @@ class ContentForms:
     """The forms in which a template shows the content of messages of one role.
 
     Attributes:
+        takes_texts: It reads contents that are plain texts.
         takes_parts: It reads lists of text parts; otherwise they are joined.
-        wants_parts: It loses contents that are plain texts.
     """
 
+    takes_texts: bool
     takes_parts: bool
-    wants_parts: bool
+
+    @property
+    def takes_none(self) -> bool:
+        """Return whether messages of this role are lost or refused."""
+        return not (self.takes_texts or self.takes_parts)
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def prepare_messages(
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         fields = _known_fields(message, names, where)
-        if fields["role"] == "developer" and not any("developer" in name for name in names):
+        if fields["role"] == "developer" and content_forms(template, "developer", texts).takes_none:
             fields["role"] = "system"
         if "content" in fields:
             forms_of_role = partial(content_forms, template, fields["role"], texts)
@@ -103,21 +108,27 @@ def plain_data(value: Any, where: str) -> Any:
     """Return a value as JSON has it: objects become dictionaries.
 
     Raises:
-        QuantValueError: It is no such value; `where` names it.
+        QuantValueError: It is no such value, or nested too deep; `where` names it.
     """
+    try:
+        return _plain(value, where)
+    except RecursionError as error:
+        raise _message_error(where, "values nested too deep", "a value as JSON has it") from error
+
+
+def _plain(value: Any, where: str) -> Any:
+    """Return a value as JSON has it; errors as of `plain_data`, and RecursionError."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(name): plain_data(item, f"{where}.{name!s:.80}") for name, item in value.items()}
+        return {str(name): _plain(item, f"{where}.{name!s:.80}") for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_data(item, f"{where}[{number}]") for number, item in enumerate(value)]
+        return [_plain(item, f"{where}[{number}]") for number, item in enumerate(value)]
     if callable(getattr(value, "model_dump", None)):
-        return plain_data(value.model_dump(), where)
+        return _plain(value.model_dump(), where)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
-        return {
-            field.name: plain_data(getattr(value, field.name), f"{where}.{field.name}") for field in fields
-        }
+        return {field.name: _plain(getattr(value, field.name), f"{where}.{field.name}") for field in fields}
     raise _message_error(where, f"a {type(value).__name__}", "texts, numbers, lists and objects")
 
 
@@ -145,9 +156,9 @@ def parse_arguments(text: str, where: str) -> dict[str, Any]:
 def content_forms(template: str, role: str, variables: tuple[tuple[str, str], ...]) -> ContentForms:
     """Return the forms of contents that a template neither refuses, loses nor garbles."""
     user = {"role": "user", "content": "go"}
-    before = {
-        "system": [], "user": [], "tool": [user, _probe_call(call_forms(template, variables))],
-    }.get(role, [user])  # fmt: skip
+    before = [] if role in ("system", "developer", "user") else [user]
+    if role == "tool":
+        before.append(_probe_call(call_forms(template, variables)))
     more = {"name": "probe", "tool_call_id": _CALL_ID} if role == "tool" else {}
     shown = []
     for content in (_MARK, [{"type": "text", "text": _MARK}]):
@@ -155,7 +166,7 @@ def content_forms(template: str, role: str, variables: tuple[tuple[str, str], ..
         behind = [] if role == "user" else [user]
         prompt = _try_render(template, [*before, message, *behind], variables)
         shown.append(_MARK in prompt and not any(quote + "type" + quote in prompt for quote in "'\""))
-    return ContentForms(shown[1], wants_parts=shown[1] and not shown[0])
+    return ContentForms(*shown)
 
 
 @lru_cache(maxsize=64)
@@ -209,7 +220,9 @@ def _try_render(
 def _content(value: Any, forms: Callable[[], ContentForms], where: str) -> Any:
     """Return a content as the template shows it."""
     if isinstance(value, str):
-        return [{"type": "text", "text": value}] if value and forms().wants_parts else value
+        if value and not forms().takes_texts and forms().takes_parts:
+            return [{"type": "text", "text": value}]
+        return value
     if isinstance(value, dict):  # results of tools, for templates that write them as JSON
         return value
     if not isinstance(value, list):
