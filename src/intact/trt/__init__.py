@@ -281,6 +281,10 @@ def __getattr__(name: str) -> str:
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), "__version__"})
+
+
 def get_nv_onnx_parser_version() -> int:
     """Return the version of TensorRT's parser whose messages are followed: 0x100900."""
     return 100900

@@ -41,8 +41,10 @@ def alias(*, force: bool = False) -> None:
             "alias", "tensorrt, which is installed", "none", "uninstall it, or call alias(force=True)"
         )
     names = {name: getattr(trt, name) for name in trt.__all__}
-    inner = _module("tensorrt.tensorrt", **names)
-    _module("tensorrt", tensorrt=inner, __getattr__=trt.__getattr__, __intact__=True, **names)
+    inner = _module("tensorrt.tensorrt", __getattr__=trt.__getattr__, **names)
+    outer = _module("tensorrt", tensorrt=inner, __getattr__=trt.__getattr__, __intact__=True, **names)
+    for module in (inner, outer):
+        module.__dict__["__dir__"] = partial(_names_in, module)
     sys.modules["tensorrt"].plugin = sys.modules["tensorrt.plugin"] = quick = PluginModule()  # type: ignore[attr-defined]
     quick.__spec__ = ModuleSpec("tensorrt.plugin", None)
     _stand_in("cuda", cudart=cudart, cuda=driver, nvrtc=nvrtc)
@@ -102,6 +104,10 @@ def _is_installed(root: str) -> bool:
     if spec.origin is None:  # a folder without __init__.py: one beside a script, or CUDA's
         return any((Path(folder) / "bindings").is_dir() for folder in spec.submodule_search_locations or ())
     return STANDINS not in Path(spec.origin).parents
+
+
+def _names_in(module: ModuleType) -> list[str]:
+    return sorted({*vars(module), "__version__"})
 
 
 def _module(name: str, **content: Any) -> ModuleType:

@@ -11,12 +11,19 @@ import numpy as np
 class _Entries(EnumType):
     """Gives its enumerations ``__entries``, as pybind11 does: by name, the member and its text."""
 
+    def __dir__(cls) -> list[str]:
+        names = {"__entries", *cls.__members__, *type.__dir__(cls)}
+        return sorted(name for name in names if hasattr(cls, name))
+
 
 setattr(_Entries, "__entries", property(lambda cls: {n: (m, None) for n, m in cls.__members__.items()}))
 
 
 class TrtEnum(IntEnum, metaclass=_Entries):
     """Prints and compares as TensorRT's: ``DataType.FLOAT``, equal to no member of another enumeration."""
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if hasattr(self, name)]
 
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"

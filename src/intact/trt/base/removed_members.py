@@ -7,6 +7,7 @@ members answer as TensorRT's do. A script that uses one without asking is of Ten
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from inspect import getattr_static
 from types import FrameType
 from typing import Any
@@ -78,9 +79,9 @@ class _ByDialect:
         Raises:
             RemovedMemberError: The member does not exist in the dialect of `instance`.
         """
-        if is_internal(frame) or (instance is None and self.name not in frame.f_code.co_consts):
+        if is_internal(frame):
             return
-        choice: DialectChoice = (getattr(instance, "_choice", None) or DialectChoice()).look(frame)
+        choice = _choice_of(instance, frame)
         if choice.dialect == "8.x":
             return
         if is_probe(frame, sets):
@@ -115,6 +116,26 @@ class RemovedMember(_ByDialect):
 
     def __set__(self, instance: Any, value: Any) -> None:
         instance.__dict__[self.name] = value
+
+
+def visible_names(names: Iterable[str], kind: type, instance: Any, frame: FrameType) -> list[str]:
+    """Return those of the names in ``dir`` that ``getattr`` gives to the code of `frame`.
+
+    Args:
+        names: Of the attributes of a class, or of an instance of it.
+        kind: The class.
+        instance: None: the class itself is asked.
+        frame: The code that calls ``dir``.
+    """
+    if is_internal(frame) or _choice_of(instance, frame).dialect == "8.x":
+        return list(names)
+    return [name for name in names if not isinstance(getattr_static(kind, name, None), _ByDialect)]
+
+
+def _choice_of(instance: Any, frame: FrameType) -> DialectChoice:
+    """Return the dialect of an object, or of the code that asks a class."""
+    choice: DialectChoice = getattr(instance, "_choice", None) or DialectChoice()
+    return choice.look(frame)
 
 
 def hide_removed(kind: type) -> None:

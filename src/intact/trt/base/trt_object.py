@@ -6,6 +6,8 @@ One that has no meaning on a CPU (`WITHOUT_MEANING`) is accepted, kept, and said
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, ClassVar, Protocol, Self
 
@@ -13,7 +15,7 @@ from intact.errors import IntactError
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import ErrorCodeTRT
 from intact.trt.base.logger import ILogger, LogSeverity
-from intact.trt.base.removed_members import RemovedMember, check_setting
+from intact.trt.base.removed_members import RemovedMember, check_setting, visible_names
 
 WITHOUT_MEANING: dict[str, str] = {
     "Builder.max_workspace_size": "the engine takes what its arena needs",
@@ -103,7 +105,14 @@ class _Errors(Protocol):
     def report_error(self, val: Any, desc: str) -> Any: ...
 
 
-class Interface:
+class InterfaceType(type):
+    """Class of TensorRT's classes: ``dir`` of one leaves out what TensorRT 10 removed, as ``getattr`` does."""
+
+    def __dir__(cls) -> Iterable[str]:
+        return visible_names(super().__dir__(), cls, None, sys._getframe(1))
+
+
+class Interface(metaclass=InterfaceType):
     """An object of TensorRT's."""
 
     _logger: ILogger | None = None
@@ -114,6 +123,9 @@ class Interface:
 
     def __exit__(self, *_: object) -> None:
         return None
+
+    def __dir__(self) -> Iterable[str]:
+        return visible_names(super().__dir__(), type(self), self, sys._getframe(1))
 
     def __setattr__(self, key: str, value: Any) -> None:
         if not key.startswith("_"):
