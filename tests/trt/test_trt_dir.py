@@ -93,9 +93,10 @@ import intact.trt as trt
 from intact.trt.alias import alias
 trt.set_dialect(sys.argv[1])
 alias()
-names = ["intact.trt", "tensorrt", "tensorrt.tensorrt", "tensorrt.plugin", "cuda", "cuda.cudart", "cuda.cuda",
-         "cuda.nvrtc", "cuda.bindings", "cuda.bindings.runtime", "cuda.bindings.driver", "cuda.bindings.nvrtc",
-         "pycuda", "pycuda.driver", "pycuda.autoinit", "pycuda.gpuarray", "pycuda.tools"]
+names = ["intact.trt", "tensorrt", "tensorrt.tensorrt", "tensorrt.plugin", "cuda", "cuda.cudart",
+         "cuda.cuda", "cuda.nvrtc", "cuda.bindings", "cuda.bindings.runtime", "cuda.bindings.driver",
+         "cuda.bindings.nvrtc", "pycuda", "pycuda.driver", "pycuda.autoinit", "pycuda.gpuarray",
+         "pycuda.tools"]
 for name in names:
     module = importlib.import_module(name)
     listed = dir(module)

@@ -49,6 +49,7 @@ from intact.graph.files.model_parts import Parts, output_types, parts_of, take_f
 from intact.graph.files.node_times import node_seconds
 from intact.graph.files.picklable_model import PicklableModel
 from intact.graph.files.save import save
+from intact.graph.files.typed_model_builder import STORED, TypedComposer
 from intact.graph.infer.axis_layouts import axes_in_front
 from intact.graph.infer.branches import (
     SIDES,
@@ -102,7 +103,7 @@ from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
 from intact.graph.rewrites.group_query_attention import cache_limitation, narrow_caches
 from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
-from intact.graph.rewrites.widen_float16 import widen_float16
+from intact.graph.rewrites.widen_float16 import bfloat16_values, widen_float16
 
 __all__ = [
     "UNKNOWN_SIZE",
@@ -139,6 +140,9 @@ __all__ = [
     "QuantizedValue",
     "Rewrite",
     "SIDES",
+    "STORED",
+    "TypedComposer",
+    "bfloat16_values",
     "Scene",
     "QuantizerCall",
     "Session",

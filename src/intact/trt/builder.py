@@ -202,7 +202,8 @@ class Builder(Reporting):
             of_shapes=tuple(t.name for t in conditions if only_shapes(t)),
             debugged=tuple(t.name for t in debugged),
             visible=tuple(t.name for t in watched if t not in hidden), plugins=plugins_of(network),
-            aliases=aliases_of(network), narrow=network.bfloat16_names(),
+            aliases=aliases_of(network),
+            types={t.name: t.dtype for t in (*network.inputs, *network.outputs, *watched)},
             samples=max(1, self.max_batch_size) if network.has_implicit_batch_dimension else 0,
         )  # fmt: skip
         composed = network.compose(hidden)

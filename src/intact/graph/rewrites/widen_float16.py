@@ -18,7 +18,7 @@ _TYPES = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision", "pre
 """Attributes that say what a node makes, or computes in."""
 
 _WIDENED = "intact.bfloat16"
-"""In a model's meta: whether it held bfloat16 before it was loaded."""
+"""In a model's meta: the names of the values that were bfloat16 before it was loaded."""
 
 
 def widen_float16(model: ir.Model) -> list[Note]:
@@ -61,27 +61,36 @@ def widen_bfloat16(model: ir.Model) -> bool:
     Returns:
         Whether something was.
     """
-    if not _widen(model, _BRAIN):
-        return False
-    model.meta[_WIDENED] = True
-    return True
+    names = _widen(model, _BRAIN)
+    if names:
+        model.meta[_WIDENED] = frozenset(names)
+    return bool(names)
 
 
-def _widen(model: ir.Model, narrow: ir.DataType) -> bool:
-    """Let values, constants and attributes of the type `narrow` be float32; return whether there were any."""
-    graphs, is_any = with_subgraphs(model.graph), False
+def bfloat16_values(model: ir.Model) -> frozenset[str]:
+    """Return the names of values that `widen_bfloat16` found to be bfloat16: declared, or by an attribute."""
+    names: frozenset[str] = model.meta.get(_WIDENED, frozenset())
+    return names
+
+
+def _widen(model: ir.Model, narrow: ir.DataType) -> set[str]:
+    """Let values, constants and attributes of the type `narrow` be float32; return the values' names.
+
+    Those of an attribute are the outputs of its node.
+    """
+    graphs, names = with_subgraphs(model.graph), set[str]()
     rounded = _roundings(graphs, narrow)
     for value in (value for graph in graphs for value in values_of(graph)):
         if value.dtype == narrow and value not in rounded:
-            is_any = True
+            names.add(value.name or "")
             value.type = ir.TensorType(_SINGLE)
             if value.const_value is not None:
                 value.const_value = _single(value.const_value)
     bodies = [inner for function in model.functions.values() for inner in with_subgraphs(function.graph)]
     for node in (node for graph in (*graphs, *bodies) for node in graph):
-        if rounded.isdisjoint(node.outputs):
-            is_any |= _widen_attributes(node, narrow)
-    return is_any
+        if rounded.isdisjoint(node.outputs) and _widen_attributes(node, narrow):
+            names.update(output.name or "" for output in node.outputs)
+    return names
 
 
 def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:

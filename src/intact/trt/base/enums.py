@@ -63,9 +63,18 @@ class DataType(TrtEnum):
     E8M0 = 11
 
     @property
+    def bits(self) -> int:
+        """Bits of one element in the memory of a tensor."""
+        return 4 if self in (DataType.INT4, DataType.FP4) else 8 * self.numpy.itemsize
+
+    @property
     def itemsize(self) -> float:
         """Bytes of one element; half a byte for the types of 4 bits."""
-        return 0.5 if self in (DataType.INT4, DataType.FP4) else self.numpy.itemsize
+        return self.numpy.itemsize if self.bits >= 8 else self.bits / 8
+
+    def bytes_of(self, count: int) -> int:
+        """Return the bytes of a dense tensor of `count` elements, of which those of 4 bits lie two in one."""
+        return -(-count * self.bits // 8)
 
     @property
     def numpy(self) -> np.dtype:
@@ -82,15 +91,14 @@ _NUMPY = {
 }  # fmt: skip
 
 
-def storage_type(dtype: DataType) -> str:
-    """Return NumPy's name of the type that a tensor of `dtype` has in the engine, where bfloat16 is
-    float32.
-    """
-    return "float32" if dtype is DataType.BF16 else dtype.numpy.name
-
-
 def nptype(dtype: DataType) -> type:
-    """Return the NumPy scalar type of `dtype`, as ``trt.nptype`` does."""
+    """Return the NumPy scalar type of `dtype`, as ``trt.nptype`` does; ml_dtypes' where NumPy has none.
+
+    Raises:
+        TypeError: Two elements share a byte, which no array of NumPy's has.
+    """
+    if DataType(dtype).bits < 8:
+        raise TypeError("Could not resolve TensorRT datatype to an equivalent numpy datatype.")
     return DataType(dtype).numpy.type
 
 

@@ -129,9 +129,9 @@ class Weights:
         if not isinstance(array, DataType):
             self._array = np.asarray(array)
         elif ptr:
-            raw = (ctypes.c_uint8 * int(count * array.itemsize)).from_address(int(ptr))
+            raw = (ctypes.c_uint8 * array.bytes_of(count)).from_address(int(ptr))
             raw_bytes: NDArray = np.frombuffer(memoryview(raw), np.uint8)
-            self._array = raw_bytes.view(array.numpy) if array.itemsize >= 1 else _unpack_nibbles(raw_bytes)
+            self._array = unpack(raw_bytes, array, count)
         else:
             self._array = np.empty(0, array.numpy)
 
@@ -145,6 +145,11 @@ class Weights:
         return int(self._array.size)
 
     @property
+    def nbytes(self) -> int:
+        """Number of bytes; values of 4 bits lie two in a byte."""
+        return self.dtype.bytes_of(self.size)
+
+    @property
     def dtype(self) -> DataType:
         """Element type."""
         return dtype_of(self._array.dtype.name)
@@ -153,11 +158,26 @@ class Weights:
         return self.size
 
 
-def _unpack_nibbles(packed_bytes: NDArray) -> NDArray:
-    """Return values of four bits, the lower half of each byte first."""
-    packed = packed_bytes
-    both = np.stack([packed & 15, packed >> 4], 1).reshape(-1).astype(np.int8)
-    return np.where(both > 7, both - 16, both).astype(DataType.INT4.numpy)
+def unpack(raw_bytes: NDArray[np.uint8], dtype: DataType, count: int) -> NDArray:
+    """Return the values in bytes; of types of 4 bits, the lower half of a byte is the first of its two.
+
+    What is unpacked has a byte for each value, else it is a view.
+    """
+    if dtype.bits >= 8:
+        view: NDArray = raw_bytes.view(dtype.numpy)
+        return view
+    nibbles = np.stack([raw_bytes & 15, raw_bytes >> 4], 1).reshape(-1)[:count]
+    values: NDArray = nibbles.view(dtype.numpy)
+    return values
+
+
+def pack(values: NDArray, dtype: DataType) -> NDArray[np.uint8]:
+    """Return the bytes of dense values of `dtype`, as `unpack` reads them."""
+    flat: NDArray[np.uint8] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    if dtype.bits >= 8:
+        return flat
+    nibbles = np.append(flat & 15, np.zeros(flat.size % 2, np.uint8)).reshape(-1, 2)
+    return nibbles[:, 0] | nibbles[:, 1] << 4
 
 
 def array_of(weights: object) -> NDArray | None:
@@ -182,6 +202,7 @@ class OwningNetwork(Protocol):
     def outputs(self) -> tuple[ITensor, ...]: ...
     @property
     def has_implicit_batch_dimension(self) -> bool: ...
+    def get_flag(self, flag: Any) -> bool: ...
     def shape_of(self, tensor: ITensor) -> Sizes: ...
     def dtype_of(self, tensor: ITensor) -> DataType: ...
     def constant_sizes(self, tensor: ITensor) -> Sizes | None: ...
@@ -212,6 +233,8 @@ class ITensor(Interface):
     ) -> None:  # fmt: skip
         self._network, self._name, self._producer = network, name, producer
         self._dtype, self._shape = dtype, shape
+        self._inner_dtype: DataType | None = None
+        self._known_type: str | None = None
         self._range: tuple[float, float] | None = None
         self._axes: dict[int, str] = {}
         self._logger = network.logger

@@ -106,7 +106,7 @@ class _Errors(Protocol):
 
 
 class InterfaceType(type):
-    """Class of TensorRT's classes: ``dir`` of one leaves out what TensorRT 10 removed, as ``getattr`` does."""
+    """Class of TensorRT's classes: ``dir`` leaves out what TensorRT 10 removed, as ``getattr`` does."""
 
     def __dir__(cls) -> Iterable[str]:
         return visible_names(super().__dir__(), cls, None, sys._getframe(1))

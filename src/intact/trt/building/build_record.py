@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from intact.engine import Plan
+from intact.trt.base.enums import DataType
 from intact.trt.building.config import IOptimizationProfile
 from intact.trt.building.data_dependent_shapes import Dependence
 
@@ -52,7 +53,7 @@ class BuildRecord:
         aliases: Outputs that are written where an input lies, by name.
         sizes: Of outputs, as far as the network knows them; steps of the plan may tell less.
         of_shapes: Assertions that shapes alone decide.
-        narrow: Inputs and outputs that are bfloat16 outside and float32 in the plan.
+        types: Of inputs, outputs and debug tensors, as the network has them; the plan may have others.
         samples: The most samples of one call where shapes leave the batch out; 0: they do not.
     """
 
@@ -65,7 +66,7 @@ class BuildRecord:
     plugins: dict[str, Any] = field(default_factory=dict)
     refit: dict[str, Any] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
-    narrow: tuple[str, ...] = ()
+    types: dict[str, DataType] = field(default_factory=dict)
     of_shapes: tuple[str, ...] = ()
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     samples: int = 0
@@ -99,7 +100,8 @@ class BuildRecord:
         return cls(
             str(content["name"]), profiles, choices, depends, assertions, debugged,
             dict(content["plugins"]), dict(content["refit"]), dict(content.get("aliases", {})),
-            tuple(map(str, content.get("narrow", ()))), tuple(map(str, content.get("of_shapes", ()))),
+            {str(k): DataType(v) for k, v in content.get("types", {}).items()},
+            tuple(map(str, content.get("of_shapes", ()))),
             {str(k): tuple(map(int, v)) for k, v in content.get("sizes", {}).items()},
             int(content.get("samples", 0)), tuple(map(str, content.get("visible", ()))),
         )  # fmt: skip
@@ -117,7 +119,7 @@ class BuildRecord:
             "choices": {name: vars(choice) for name, choice in self.choices.items()},
             "dependence": vars(self.dependence), "assertions": self.assertions,
             "debugged": list(self.debugged), "plugins": self.plugins, "refit": self.refit,
-            "aliases": self.aliases, "narrow": list(self.narrow),
+            "aliases": self.aliases, "types": {name: int(dtype) for name, dtype in self.types.items()},
             "of_shapes": list(self.of_shapes), "sizes": self.sizes, "samples": self.samples,
             "visible": list(self.visible),
         }  # fmt: skip

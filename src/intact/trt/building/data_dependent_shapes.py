@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from intact.engine import Engine, Plan, Port, as_input
 from intact.engine.steps import FallbackSubgraph, Tensor
 from intact.errors import QuantValueError
-from intact.graph import Composer
+from intact.graph import TypedComposer, output_types, to_bytes
 from intact.processes import cached_property
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor
@@ -119,12 +119,14 @@ def _behind(network: INetworkDefinition, tensors: set[ITensor]) -> set[ITensor]:
     return reached
 
 
-def whole_plan(network: INetworkDefinition, composed: Composer, hidden: list[ITensor]) -> Plan:
+def whole_plan(network: INetworkDefinition, composed: TypedComposer, hidden: list[ITensor]) -> Plan:
     """Make a plan of one step, in which ONNX Runtime runs the whole network."""
-    data = np.frombuffer(composed.model().SerializeToString(), np.uint8)
+    model = composed.load()
+    types = {value.name: value.dtype.numpy().name for value in model.graph.inputs} | output_types(model)
+    data = np.frombuffer(to_bytes(model), np.uint8)
     ports = {t.name: t for t in (*network.inputs, *network.outputs, *hidden)}
     tensors = {
-        name: Tensor(name, t.dtype.numpy.name, tuple(
+        name: Tensor(name, types[name] or t.dtype.numpy.name, tuple(
             n if n >= 0 else f"{name}.{i}" for i, n in enumerate(t.shape)
         ))
         for name, t in ports.items()

@@ -11,6 +11,7 @@ from intact.errors import IntactError
 from intact.graph import (
     Parts,
     Source,
+    bfloat16_values,
     load,
     output_types,
     parts_of,
@@ -18,7 +19,7 @@ from intact.graph import (
     take_floats_for_doubles,
 )
 from intact.placement import check
-from intact.trt.base.enums import ErrorCode, OnnxParserFlag, dtype_of, foreign_type, is_known_type
+from intact.trt.base.enums import DataType, ErrorCode, OnnxParserFlag, dtype_of, foreign_type, is_known_type
 from intact.trt.base.itensor import ITensor
 from intact.trt.base.logger import ILogger, LogSeverity
 from intact.trt.base.operation_enums import LayerType, layer_type_of
@@ -239,7 +240,7 @@ class OnnxParser(KeepsErrors, Interface):
             self._refuse(error)
         if errors:
             return False
-        self._adopt(parts, plugins.by_operator)
+        self._adopt(parts, plugins.by_operator, bfloat16_values(model))
         return True
 
     def _overridden(self) -> list[str]:
@@ -253,16 +254,18 @@ class OnnxParser(KeepsErrors, Interface):
         self._logger.log(LogSeverity.ERROR, str(error))
         return False
 
-    def _adopt(self, parts: Parts, plugins: dict[str, Any]) -> None:
+    def _adopt(self, parts: Parts, plugins: dict[str, Any], bfloat16: frozenset[str]) -> None:
         network = self._network
         tensors: dict[str, ITensor] = {}
         for name, dtype, shape in parts.inputs:
             sizes = tuple(n if isinstance(n, int) else -1 for n in shape)
-            tensor = network.add_input(name, dtype_of(dtype), sizes)
+            kind = DataType.BF16 if name in bfloat16 else dtype_of(dtype)
+            tensor = network.add_input(name, kind, sizes)
             if tensor is not None:
-                tensors[name] = tensor
+                tensors[name], tensor._inner_dtype = tensor, kind
         for name, array in parts.constants:
-            constant = network.add_constant(array.shape, array)
+            values = array.astype(DataType.BF16.numpy) if name in bfloat16 else array
+            constant = network.add_constant(array.shape, values)
             constant.name = name
             self._name_output(constant.get_output(0), name, tensors)
         for node in parts.nodes:
@@ -277,6 +280,7 @@ class OnnxParser(KeepsErrors, Interface):
             for index, name in enumerate(node.output):
                 if name:
                     self._name_output(layer.get_output(index), name, tensors)
+                    tensors[name]._known_type = DataType.BF16.numpy.name if name in bfloat16 else None
         for name in parts.outputs:
             network.mark_output(tensors[name])
 

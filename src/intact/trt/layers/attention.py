@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from intact.errors import QuantValueError
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor
 from intact.trt.base.operation_enums import AttentionNormalizationOp, KVCacheMode, LayerType
@@ -36,7 +36,7 @@ class IAttentionInputLayer(AttentionBoundaryLayer):
     TITLE = "AttentionInput"
     OUTPUTS = 0
 
-    def emit(self, c: Composer) -> None:
+    def emit(self, c: TypedComposer) -> None:
         """Write no node, because `IAttentionOutputLayer` reads the tensors."""
 
 
@@ -66,7 +66,7 @@ class IAttentionOutputLayer(AttentionBoundaryLayer):
             return ["quantization of the normalization needs normalization_quantize_scale and _to_type"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, a, x = Nodes(c, self.name), self._attention, [*x, "", ""][: SCALE + 1]
         key, value = (self._expand_heads(n, x[i], i) for i in (KEY, VALUE))
         scores = n("MatMul", x[QUERY], n("Transpose", key, perm=[0, 1, 3, 2]))
@@ -233,7 +233,7 @@ class IRotaryEmbeddingLayer(ILayer):
             return [f"{turned} elements of {size} are no pairs to turn"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, data = Nodes(c, self.name), self.get_input(0)
         assert data is not None  # checked before
         size, turned = data.shape[3], int(self.rotary_embedding_dim) or data.shape[3]
@@ -283,7 +283,7 @@ class IKVCacheUpdateLayer(ILayer):
             return ["the cache must be an input of the network: its memory is written in place"]
         return [] if self.cache_mode is KVCacheMode.LINEAR else [f"cache_mode {self.cache_mode}"]
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         rows = n("Range", n.ints(0, shape=()), n.scalar(n.size(x[1], 2)), n.ints(1, shape=()))
         start = n("Reshape", n.cast(x[2], "int64"), n.ints(-1, 1, 1, 1))

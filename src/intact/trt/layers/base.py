@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.graph import DTYPES, Composer
+from intact.graph import DTYPES, TypedComposer
 from intact.trt.base.dialects import Dialect, DialectChoice, message_of
-from intact.trt.base.enums import DataType, storage_type
+from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor, OwningNetwork, Sizes, plain
 from intact.trt.base.operation_enums import LayerType
 from intact.trt.base.trt_object import Interface
@@ -85,7 +85,7 @@ class ILayer(Interface):
             self._network.touch()
 
     def _on_images(
-        self, c: Composer, op_type: str, x: list[str], y: str, name: str, **attributes: Any
+        self, c: TypedComposer, op_type: str, x: list[str], y: str, name: str, **attributes: Any
     ) -> None:
         """Write a node whose first input needs a batch axis in ONNX, also where the network has none."""
         data = self.get_input(0)
@@ -209,7 +209,7 @@ class ILayer(Interface):
         """Return `message` in `dialect`, and nothing in others. It names the dialect that takes the layer."""
         return [message_of(dialect, message)] if self._network.dialect == dialect else []
 
-    def emit(self, c: Composer) -> None:
+    def emit(self, c: TypedComposer) -> None:
         """Write the layer into `c`, with inputs and outputs under the tensors' names."""
         inputs = [t.name if t is not None else "" for t in self._inputs]
         casts = [self._cast_to(i) for i in range(len(self._outputs))]
@@ -221,12 +221,14 @@ class ILayer(Interface):
         for index, (tensor, name, to) in enumerate(zip(self._outputs, names, casts, strict=True)):
             if (sizes := self._output_sizes(index)) is not None:
                 c.declare(name, sizes)
+            if tensor._known_type is not None:
+                c.set_type(name, tensor._known_type)
             if to == DTYPES["int8"] and tensor.dynamic_range is not None:
                 self._quantize(c, name, tensor)
             elif to is not None:
                 c.node("Cast", [name], [tensor.name], name=f"{self.name}.cast", to=to)
 
-    def _quantize(self, c: Composer, name: str, tensor: ITensor) -> None:
+    def _quantize(self, c: TypedComposer, name: str, tensor: ITensor) -> None:
         """Write floats as codes of the range that was set, by the reciprocal of the scale (N35), to
         `tensor`.
         """
@@ -255,10 +257,10 @@ class ILayer(Interface):
         if output_type is None and tensor.is_network_output and tensor._dtype is not None:
             if tensor._dtype is DataType.INT8 and tensor.dynamic_range is None:
                 raise ValueError(f"output '{tensor.name}' of int8 needs a range: call set_dynamic_range")
-            return DTYPES[storage_type(tensor._dtype)]
+            return DTYPES.get(tensor._dtype.numpy.name)
         return DTYPES[output_type.numpy.name] if output_type in CONVERTED else None
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         raise NotImplementedError(f"{type(self).__name__} writes no nodes")
 
     def __repr__(self) -> str:
@@ -268,7 +270,7 @@ class ILayer(Interface):
 class Nodes:
     """Writes the nodes of one layer. Each call writes a node, and returns the name of its output."""
 
-    def __init__(self, c: Composer, prefix: str) -> None:
+    def __init__(self, c: TypedComposer, prefix: str) -> None:
         self.c, self.prefix = c, prefix
 
     def __call__(self, op_type: str, *inputs: str, to: str | None = None, **attributes: Any) -> str:
@@ -285,6 +287,10 @@ class Nodes:
     def array(self, values: Any) -> str:
         """Return a constant."""
         return self.c.constant(f"{self.prefix}.constant", values)
+
+    def floats(self, name: str) -> str:
+        """Return `name`, a tensor of floats, in float32."""
+        return self.cast(name, "float32") if self.c.type_of(name) is not None else name
 
     def cast(self, name: str, dtype: str) -> str:
         """Return `name` in another element type."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.itensor import ITensor, Sizes
 from intact.trt.base.logger import ILogger
 from intact.trt.base.operation_enums import LayerType, LoopOutput, TripLimit
@@ -41,7 +41,7 @@ class ITripLimitLayer(LoopBoundaryLayer):
     _limit = TripLimit.COUNT
     kind = property(lambda self: self._limit)
 
-    def emit(self, c: Composer) -> None:
+    def emit(self, c: TypedComposer) -> None:
         """Emit no node: `network.loops` reads the tensor."""
 
 
@@ -50,7 +50,7 @@ class IRecurrenceLayer(LoopBoundaryLayer):
 
     TYPE = LayerType.RECURRENCE
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node("Identity", x[:1], y, name=self.name)
 
 
@@ -66,7 +66,7 @@ class IIteratorLayer(LoopBoundaryLayer):
     axis: int = 0
     reverse: bool = False
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         n("Gather", x[0], n.ints(0, shape=()), to=y[0], axis=int(self.axis))
 
@@ -93,7 +93,7 @@ class ILoopOutputLayer(LoopBoundaryLayer):
             return [f"{self.kind} needs the number of values as input 1"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         if self.kind is LoopOutput.LAST_VALUE:
             return c.node("Identity", x[:1], y, name=self.name)
         n, rank, axis = Nodes(c, self.name), rank_of(self.get_input(0)), int(self.axis)
@@ -169,7 +169,7 @@ class IConditionLayer(ILayer):
     TYPE = LayerType.CONDITION
     OUTPUTS = 0
 
-    def emit(self, c: Composer) -> None:
+    def emit(self, c: TypedComposer) -> None:
         """Emit no node: the outputs of the conditional read the tensor."""
 
 
@@ -179,7 +179,7 @@ class IIfConditionalInputLayer(ILayer):
     TYPE = LayerType.CONDITIONAL_INPUT
     TITLE = "Input"
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node("Identity", x[:1], y, name=self.name)
 
 
@@ -190,7 +190,7 @@ class IIfConditionalOutputLayer(ILayer):
     TITLE = "Output"
     _conditional: Any = None
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         condition = self._conditional.condition
         if condition is None:
             raise ValueError("the conditional has no condition: call set_condition")

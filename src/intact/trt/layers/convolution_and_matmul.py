@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.itensor import Sizes, Weights, array_of
 from intact.trt.base.operation_enums import LayerType, MatrixOperation, PaddingMode
 from intact.trt.base.removed_members import hide_removed
@@ -98,7 +98,7 @@ class IConvolutionLayer(WindowLayer):
     def _kernel(self) -> Sizes:
         return tuple(self.kernel_size_nd)
 
-    def _weights(self, c: Composer, x: list[str], shape: tuple[int, ...]) -> list[str]:
+    def _weights(self, c: TypedComposer, x: list[str], shape: tuple[int, ...]) -> list[str]:
         wired = [*x, "", ""][:3]
         if not wired[1]:
             kernel = array_of(self.kernel)
@@ -109,7 +109,7 @@ class IConvolutionLayer(WindowLayer):
             wired[2] = c.constant(f"{self.name}.bias", bias.reshape(-1))
         return wired if wired[2] else wired[:2]
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         attributes = self._window()
         if self.padding_mode in ROUND_UP:
             attributes = self._round_up(attributes)
@@ -117,7 +117,7 @@ class IConvolutionLayer(WindowLayer):
         self._write(c, "Conv", inputs, y, attributes)
 
     def _write(
-        self, c: Composer, op_type: str, x: list[str], y: list[str], attributes: dict[str, Any]
+        self, c: TypedComposer, op_type: str, x: list[str], y: list[str], attributes: dict[str, Any]
     ) -> None:
         """Write the node. TensorRT takes several axes in front of the channels as batches, and ONNX one."""
         data, inner_axes = self.get_input(0), len(self._kernel()) + 1
@@ -151,7 +151,7 @@ class IDeconvolutionLayer(IConvolutionLayer):
 
     TYPE = LayerType.DECONVOLUTION
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         inputs = self._weights(c, x, (-1, self.num_output_maps // self.num_groups, *self.kernel_size_nd))
         self._write(c, "ConvTranspose", inputs, y, self._window())
 
@@ -167,7 +167,7 @@ class IFullyConnectedLayer(ILayer):
     kernel: Weights | NDArray | None = None
     bias: Weights | NDArray | None = None
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         tensor, n = self.get_input(0), Nodes(c, self.name)
         shape = tensor.shape if tensor is not None else ()
         outer, features = shape[:-3], int(np.prod(shape[-3:]))
@@ -207,7 +207,7 @@ class IMatrixMultiplyLayer(ILayer):
             return [f"inputs have {ranks[0]} and {ranks[1]} dimensions where they must have as many"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         sides = [self._side(n, x[i], i, op) for i, op in enumerate((self.op0, self.op1))]
         dropped = [-2 + i for i, op in enumerate((self.op0, self.op1)) if op == MatrixOperation.VECTOR]
@@ -243,7 +243,7 @@ class IEinsumLayer(ILayer):
             return self._refuse_in("8.x", "Diagonal operations are not permitted in Einsum equation")
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node("Einsum", x, y, name=self.name, equation=self.equation)
 
 

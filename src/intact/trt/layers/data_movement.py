@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.itensor import Sizes, Weights, array_of
 from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers.base import ILayer, Nodes, int64, rank_of, sizes_in
@@ -27,14 +27,13 @@ class IConstantLayer(ILayer):
     def _numbers(self) -> Sizes:
         return tuple(int(n) for n in self.array.reshape(-1))
 
-    def emit(self, c: Composer) -> None:
+    def emit(self, c: TypedComposer) -> None:
         """Emit a constant under the tensor's name; an output of the network needs a node."""
         tensor = self._outputs[0]
         if tensor.is_network_output:
-            c.node(
-                "Identity", [c.constant(f"{tensor.name}.value", self.array)], [tensor.name], name=self.name
-            )
-        elif c.constant(tensor.name, self.array) != tensor.name:
+            value = c.constant(f"{tensor.name}.value", self.array)
+            c.node("Identity", [value], [tensor.name], name=self.name)
+        elif c.constant(tensor.name, self.array, keeps_type=True) != tensor.name:
             raise ValueError(f"two tensors are called '{tensor.name}'")
 
 
@@ -44,7 +43,7 @@ class IConcatenationLayer(ILayer):
     TYPE = LayerType.CONCATENATION
     axis: int | None = None
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         axis = max(rank_of(self.get_input(0), 1) - 3, 0) if self.axis is None else self.axis  # its default
         c.node("Concat", x, y, name=self.name, axis=axis)
 
@@ -63,7 +62,7 @@ class IShuffleLayer(ILayer):
     second_transpose: tuple[int, ...] = ()
     zero_is_placeholder: bool = True
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         parts: list[str] = []
         if tuple(self.first_transpose):
             parts.append("first_transpose")
@@ -98,7 +97,7 @@ class IShuffleLayer(ILayer):
     def _numbers(self) -> Sizes | None:
         return sizes_in(self.get_input(0))  # of a vector: its order stays
 
-    def _reshape(self, c: Composer, source: str, x: list[str], target: str, name: str) -> None:
+    def _reshape(self, c: TypedComposer, source: str, x: list[str], target: str, name: str) -> None:
         if len(x) > 1 and x[1]:
             sizes = self._vector(Nodes(c, self.name), 1)
         else:
@@ -113,7 +112,7 @@ class IShapeLayer(ILayer):
     TYPE = LayerType.SHAPE
     OF_SHAPES = True
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         if self._network.dialect == "8.x":
             c.node("Cast", [n.sizes(x[0])], y, name=self.name, to=6)
@@ -131,7 +130,7 @@ class ISqueezeLayer(ILayer):
     TYPE = LayerType.SQUEEZE
     VALUES = (1,)
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         n("Squeeze", x[0], self._vector(n, 1), to=y[0])
 
@@ -142,7 +141,7 @@ class IUnsqueezeLayer(ILayer):
     TYPE = LayerType.UNSQUEEZE
     VALUES = (1,)
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         n("Unsqueeze", x[0], self._vector(n, 1), to=y[0])
 
@@ -154,7 +153,7 @@ class IReverseSequenceLayer(ILayer):
     batch_axis: int = 1
     sequence_axis: int = 0
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         n(
             "ReverseSequence", x[0], n.cast(x[1], "int64"), to=y[0],

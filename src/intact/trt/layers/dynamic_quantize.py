@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor, Sizes
 from intact.trt.base.operation_enums import LayerType
@@ -58,7 +58,7 @@ class IDynamicQuantizeLayer(ILayer):
             return ["DynamicQuantize operation with double_quant_scale must have scalar block_size"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, data = Nodes(c, self.name), self.get_input(0)
         assert data is not None  # checked before
         blocks = blocks_of(self)

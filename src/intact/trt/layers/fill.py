@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import Sizes
 from intact.trt.base.operation_enums import FillOperation, LayerType
@@ -47,7 +47,7 @@ class IFillLayer(ILayer):
             return [] if len(self.shape) == 1 else ["a line through several axes needs its steps as input 2"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, inputs = Nodes(c, self.name), [*x, "", "", ""][:3]
         if inputs[0]:
             sizes, rank = self._vector(n, 0), self._rank()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.itensor import Sizes
 from intact.trt.base.operation_enums import (
     InterpolationMode,
@@ -67,7 +67,7 @@ class IPoolingLayer(WindowLayer):
     def _kernel(self) -> Sizes:
         return tuple(self.window_size_nd)
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         if self._pooling is not PoolingType.MAX_AVERAGE_BLEND:
             return self._pool(c, self._pooling, x[0], y[0], self.name)
         scaled = []
@@ -82,7 +82,7 @@ class IPoolingLayer(WindowLayer):
             scaled.append(part)
         return c.node("Add", scaled, y, name=self.name)
 
-    def _pool(self, c: Composer, kind: PoolingType, x: str, y: str, name: str) -> None:
+    def _pool(self, c: TypedComposer, kind: PoolingType, x: str, y: str, name: str) -> None:
         average = kind is PoolingType.AVERAGE
         up = self.padding_mode in (PaddingMode.EXPLICIT_ROUND_UP, PaddingMode.CAFFE_ROUND_UP)
         self._on_images(
@@ -114,7 +114,7 @@ class IPaddingLayer(ILayer):
             return [f"padding has {sides[0]} and {sides[1]} numbers: two are needed, for the two last axes"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         outer = [0] * (rank_of(self.get_input(0)) - 2)
         pads = [*outer, *self.pre_padding_nd, *outer, *self.post_padding_nd]
         c.node("Pad", [x[0], c.constant(f"{self.name}.pads", int64(pads))], y, name=self.name)
@@ -147,7 +147,7 @@ class IResizeLayer(ILayer):
     def align_corners(self, aligned: bool) -> None:
         self.coordinate_transformation = ResizeCoordinateTransformation(0 if aligned else 1)
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         if len(x) > 1 and x[1]:
             inputs = [x[0], "", "", self._vector(n, 1)]
@@ -181,7 +181,7 @@ class ILRNLayer(ILayer):
     beta: float = 0.75
     k: float = 1.0
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         self._on_images(
             c, "LRN", x[:1], y[0], self.name, size=int(self.window_size), alpha=float(self.alpha),
             beta=float(self.beta), bias=float(self.k),
@@ -202,7 +202,7 @@ class IGridSampleLayer(ILayer):
             return [f"{self.sample_mode} is not supported: FILL, CLAMP and REFLECT are"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node(
             "GridSample", x[:2], y, name=self.name, mode=MODES[self.interpolation_mode],
             padding_mode=OUTSIDE[self.sample_mode], align_corners=int(self.align_corners),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import Sizes
 from intact.trt.base.operation_enums import BoundingBoxFormat, GatherMode, LayerType, SampleMode, ScatterMode
@@ -75,7 +75,7 @@ class ISliceLayer(ILayer):
             return self._vector(n, index), values
         return n.ints(*value), np.asarray(value, np.int64)
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, rank = Nodes(c, self.name), rank_of(self.get_input(0))
         start, size, stride = (
             self._part(n, x, i + 1, value) for i, value in enumerate((self.start, self.shape, self.stride))
@@ -207,7 +207,7 @@ class IGatherLayer(ILayer):
     mode = GatherMode.DEFAULT
     num_elementwise_dims: int = 0
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         places = n.cast(x[1], "int64")
         if self.mode is GatherMode.ND:
@@ -244,7 +244,7 @@ class IScatterLayer(ILayer):
     axis: int = 0
     mode = ScatterMode.ELEMENT
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         places = n.cast(x[1], "int64")
         if self.mode is ScatterMode.ND:
@@ -265,7 +265,7 @@ class INonZeroLayer(ILayer):
     indices_type = DataType.INT32
     DATA_DEPENDENT = True
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         to = 7 if self.indices_type == DataType.INT64 else 6
         c.node("Cast", [n("NonZero", x[0])], y, name=self.name, to=to)
@@ -279,7 +279,7 @@ class IOneHotLayer(ILayer):
     VALUES = (2,)
     axis: int = -1
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         depth = self._vector(n, 2)
         n("OneHot", n.cast(x[0], "int64"), depth, x[1], to=y[0], axis=int(self.axis))
@@ -305,7 +305,7 @@ class INMSLayer(ILayer):
     topk_box_limit: int = -1
     indices_type = DataType.INT32
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, inputs = Nodes(c, self.name), [*x, "", ""][:5]
         scores = n("Transpose", x[1], perm=[0, 2, 1])
         none = n.array(np.zeros(1, np.float32))

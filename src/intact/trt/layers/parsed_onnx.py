@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.operation_enums import LayerType, layer_type_of
 from intact.trt.layers.base import ILayer
 
@@ -56,10 +56,11 @@ class IOnnxLayer(ILayer):
         """Return TensorRT's type of the layer."""
         return layer_type_of(self.node.op_type) if not self.node.domain else LayerType.PLUGIN_V2
 
-    def emit(self, c: Composer) -> None:
-        """Emit the node, with inputs and outputs under the tensors' names; unnamed outputs are left out."""
-        inputs = [t.name if t is not None else "" for t in self._inputs]
-        outputs = [
-            t.name if wanted else "" for t, wanted in zip(self._outputs, self.node.output, strict=True)
-        ]
-        c.copy(self.node, inputs, outputs, self.name)
+    def _cast_to(self, index: int) -> int | None:
+        """Return the ONNX type that an output of the network was given; other types are the file's."""
+        return super()._cast_to(index) if self._outputs[index].is_network_output else None
+
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
+        """Copy the node; outputs that it leaves unnamed stay so."""
+        outputs = [name if wanted else "" for name, wanted in zip(y, self.node.output, strict=True)]
+        c.copy(self.node, x, outputs, self.name)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import DTYPES, Composer
-from intact.trt.base.enums import DataType, storage_type
+from intact.graph import DTYPES, TypedComposer
+from intact.trt.base.enums import DataType, NetworkDefinitionCreationFlag
 from intact.trt.base.itensor import ITensor, Sizes, Weights, array_of
 from intact.trt.base.operation_enums import (
     UNARY_NODES,
@@ -40,12 +40,13 @@ ELEMENTWISE = {
     ElementWiseOperation.GREATER: "Greater", ElementWiseOperation.LESS: "Less",
 }  # fmt: skip
 INTEGERS = (DataType.INT32, DataType.INT64)
-FLOATS = (DataType.FLOAT, DataType.HALF)
+FLOATS = (DataType.FLOAT, DataType.HALF, DataType.BF16)
+PACKED = (DataType.INT4, DataType.FP4, DataType.E8M0)
 
 
 def onnx_type(dtype: DataType) -> int:
     """Return the ONNX number of an element type."""
-    return DTYPES[storage_type(dtype)]
+    return DTYPES[dtype.numpy.name]
 
 
 class IActivationLayer(ILayer):
@@ -66,7 +67,7 @@ class IActivationLayer(ILayer):
         self._activation = ActivationType(activation)
         self._network.touch()
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         op_type, *names = ACTIVATIONS[self._activation]
         if op_type in _COMPOSED:
             return _COMPOSED[op_type](self, c, x[0], y[0])
@@ -78,12 +79,12 @@ class IActivationLayer(ILayer):
     def _parameters(self, names: list[str]) -> list[tuple[str, Any]]:
         return list(zip(names, (float(self.alpha), float(self.beta)), strict=False))
 
-    def _times(self, c: Composer, x: str, factor: float, y: str, part: str) -> None:
+    def _times(self, c: TypedComposer, x: str, factor: float, y: str, part: str) -> None:
         c.node(
             "Mul", [x, c.constant(f"{self.name}.{part}", np.float32(factor))], [y], name=f"{self.name}.{part}"
         )
 
-    def _emit_scaled(self, c: Composer, x: str, y: str, op_type: str) -> None:
+    def _emit_scaled(self, c: TypedComposer, x: str, y: str, op_type: str) -> None:
         """Emit ``alpha * op(beta * x)``."""
         inner, outer = c.fresh(f"{self.name}.inner"), c.fresh(f"{self.name}.outer")
         self._times(c, x, self.beta, inner, "beta")
@@ -91,7 +92,7 @@ class IActivationLayer(ILayer):
         self._times(c, outer, self.alpha, y, "alpha")
 
 
-_COMPOSED: dict[str, Callable[[IActivationLayer, Composer, str, str], None]] = {
+_COMPOSED: dict[str, Callable[[IActivationLayer, TypedComposer, str, str], None]] = {
     "ScaledTanh": lambda layer, c, x, y: layer._emit_scaled(c, x, y, "Tanh"),
     "Softplus": lambda layer, c, x, y: layer._emit_scaled(c, x, y, "Softplus"),
     "GeluTanh": lambda layer, c, x, y: c.node("Gelu", [x], [y], name=layer.name, approximate="tanh"),
@@ -113,9 +114,10 @@ class IElementWiseLayer(ILayer):
         message = f"operation {self.op.name} has incompatible input types {a.dtype.name} and {b.dtype.name}"
         if a.dtype in INTEGERS and b.dtype in INTEGERS:  # of 8.x, where shapes are int32 as constants are
             return self._refuse_in("10.x", message)
-        return [message] if {a.dtype, b.dtype} - {DataType.FLOAT, DataType.HALF, DataType.BF16} else []
+        strongly = self._network.get_flag(NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+        return [message] if strongly or {a.dtype, b.dtype} - set(FLOATS) else []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         if self.op is not ElementWiseOperation.FLOOR_DIV:
             return c.node(ELEMENTWISE[self.op], x[:2], y, name=self.name)
         n, tensor = Nodes(c, self.name), self.get_input(0)
@@ -132,7 +134,7 @@ class IUnaryLayer(ILayer):
     TYPE = LayerType.UNARY
     op = UnaryOperation.EXP
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node(UNARY_NODES[self.op], x[:1], y, name=self.name)
 
 
@@ -146,7 +148,7 @@ class IScaleLayer(ILayer):
     power: Weights | NDArray | None = None
     channel_axis: int = 1
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         parts = [("Mul", "scale", self.scale), ("Add", "shift", self.shift), ("Pow", "power", self.power)]
         operations = [(op, n, array) for op, n, weights in parts if (array := array_of(weights)) is not None]
         current = x[0]
@@ -175,7 +177,7 @@ class ISelectLayer(ILayer):
 
     TYPE = LayerType.SELECT
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node("Where", x[:3], y, name=self.name)
 
 
@@ -185,12 +187,16 @@ class ICastLayer(ILayer):
     TYPE = LayerType.CAST
     to_type = DataType.FLOAT
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def check(self) -> list[str]:
+        """Check the type: codes of 4 bits, and scales of blocks, are made by Quantize layers alone."""
+        return [f"a cast to {self.to_type.name} is not supported"] if self.to_type in PACKED else []
+
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         ranged = self.to_type is DataType.INT8 and self._outputs[0].dynamic_range is not None
         to, data, current = DataType.FLOAT if ranged else self.to_type, self.get_input(0), x[0]
         if to is DataType.UINT8 and data is not None and data.dtype in FLOATS:
             n = Nodes(c, self.name)  # as CUDA converts: negative ones to 0, others by their lowest bits
-            wide = n.cast(n("Max", x[0], n.array(np.zeros((), data.dtype.numpy))), "int64")
+            wide = n.cast(n("Max", n.floats(x[0]), n.array(np.float32(0))), "int64")
             current = n("Mod", wide, n.ints(256, shape=()))
         c.node("Cast", [current], y, name=self.name, to=onnx_type(to))
 
@@ -212,7 +218,7 @@ class IIdentityLayer(ILayer):
         output_type = self._types.get(index) or self._outputs[index]._dtype
         return None if output_type is None else onnx_type(output_type)
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node("Identity", x[:1], y, name=self.name)
 
     def _numbers(self) -> Sizes | None:
@@ -225,7 +231,7 @@ class IParametricReLULayer(ILayer):
     TYPE = LayerType.PARAMETRIC_RELU
     TITLE = "Parametric ReLU"
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node("PRelu", x[:2], y, name=self.name)
 
 
@@ -245,5 +251,5 @@ class IAssertionLayer(ILayer):
         """Return the condition that must hold, under a name of its own."""
         return self._outputs[0]
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node("Identity", x[:1], y, name=self.name)

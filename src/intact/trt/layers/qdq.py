@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor
 from intact.trt.base.operation_enums import LayerType
@@ -131,7 +131,7 @@ class _Grid(ILayer):
             return ["Inferred block size is not an integer"]
         return []
 
-    def _parameters(self, c: Composer, scale: NDArray) -> tuple[list[str], dict[str, Any]]:
+    def _parameters(self, c: TypedComposer, scale: NDArray) -> tuple[list[str], dict[str, Any]]:
         """Return names of scale and zero point, and the attributes axis and block_size."""
         data, attributes = self.get_input(0), dict[str, Any]()
         assert data is not None  # checked before
@@ -159,7 +159,7 @@ class IQuantizeLayer(_Grid):
 
     TYPE = LayerType.QUANTIZE
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         scale, data = self._scale, self.get_input(0)
         assert scale is not None and data is not None  # checked before
         self._warn()
@@ -226,7 +226,7 @@ class IDequantizeLayer(_Grid):
         layer, data = dynamic_behind(self.get_input(0)), self.get_input(0)
         return layer is not None and data is layer._outputs[1]
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         layer, scale = dynamic_behind(self.get_input(0)), self._scale
         if layer is not None and self._is_scales():
             return c.node("Mul", [x[0], Nodes(c, self.name).scalar(x[1])], y, name=self.name)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.itensor import ITensor, Weights, array_of
 from intact.trt.base.operation_enums import LayerType, RNNDirection, RNNGateType, RNNInputMode, RNNOperation
 from intact.trt.layers.base import ILayer, Nodes
@@ -94,7 +94,7 @@ class IRNNv2Layer(ILayer):
         weights: dict[Any, Any] = self.__dict__.setdefault("_gate_weights", {})
         return weights
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, inputs = Nodes(c, self.name), [*x, "", "", ""][:4]
         shape = n.sizes(x[0])
         outer = n("Slice", shape, n.ints(0), n.ints(-2))

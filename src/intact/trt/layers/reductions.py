@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import Sizes
 from intact.trt.base.operation_enums import (
@@ -29,7 +29,7 @@ class ISoftMaxLayer(ILayer):
             return [f"axes {bin(int(self.axes))}: Softmax is over one axis"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         rank = rank_of(self.get_input(0), 1)
         axes = axes_of(self.axes, rank) if self.axes else (max(rank - 3, 0),)  # TensorRT's default
         c.node("Softmax", x[:1], y, name=self.name, axis=axes[0])
@@ -41,7 +41,7 @@ class IRaggedSoftMaxLayer(ILayer):
     TYPE = LayerType.RAGGED_SOFTMAX
     TITLE = "Ragged SoftMax"
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         zero, unit = n.ints(0, shape=()), n.ints(1, shape=())
         places = n("Range", zero, n.scalar(n.size(x[0], rank_of(self.get_input(0)) - 1)), unit)
@@ -65,7 +65,7 @@ class IReduceLayer(ILayer):
             return ["at least one dimension is required for reduction"]
         return [] if self.op in REDUCE_NODES else [f"{self.op} reduces nothing"]
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         axes = axes_of(self.axes, rank_of(self.get_input(0)))
         inputs = [x[0], c.constant(f"{self.name}.axes", int64(axes))]
         c.node(REDUCE_NODES[self.op], inputs, y, name=self.name, keepdims=int(self.keep_dims))
@@ -96,7 +96,7 @@ class ITopKLayer(ILayer):
             return [f"indices_type {self.indices_type}: indices are INT32 or INT64"]
         return []
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         axis = axes_of(self.axes, rank_of(self.get_input(0), 1))[0]
         dynamic = len(x) > 1 and x[1]
@@ -123,7 +123,7 @@ class ICumulativeLayer(ILayer):
     exclusive: bool = False
     reverse: bool = False
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         if self.op is not CumulativeOperation.SUM:
             raise ValueError(f"{self.op} is no running operation")
         n = Nodes(c, self.name)
@@ -150,7 +150,7 @@ class INormalizationLayer(ILayer):
     def _title(self) -> str:
         return "NormalizationV2" if self._per_channel else "Normalization"
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         rank = rank_of(self.get_input(0))
         axes = axes_of(self.axes, rank)
         if not axes:

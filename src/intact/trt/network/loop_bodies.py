@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from intact.graph import Composer
+from intact.graph import TypedComposer
 from intact.trt.base.itensor import ITensor
 from intact.trt.base.operation_enums import LoopOutput, TripLimit
 from intact.trt.layers import ILayer, ILoop
@@ -29,7 +29,7 @@ def topological_order(layers: Sequence[ILayer]) -> list[ILayer]:
     return [unit.layers[0] for unit in _sort_units([_Unit([layer]) for layer in layers])]
 
 
-def write(c: Composer, layers: Sequence[ILayer]) -> None:
+def write(c: TypedComposer, layers: Sequence[ILayer]) -> None:
     """Write `layers` into `c`, each loop as one node."""
     loops = list(dict.fromkeys(la.loop for la in layers if isinstance(la, LoopBoundaryLayer)))
     members = {loop: _members(loop, layers) for loop in loops}
@@ -107,7 +107,7 @@ def _reads(layer: ILayer, alone: bool) -> list[ITensor]:
 
 
 class _LoopWriter:
-    def __init__(self, c: Composer, loop: ILoop, layers: Sequence[ILayer]) -> None:
+    def __init__(self, c: TypedComposer, loop: ILoop, layers: Sequence[ILayer]) -> None:
         self.c, self.loop = c, loop
         self.n = Nodes(c, loop.name or f"{loop.boundary[0].name}.loop")
         self.body = [layer for layer in layers if layer not in set(loop.boundary)]

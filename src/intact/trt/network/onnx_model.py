@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from intact.engine.lower import fold_sizes
 from intact.errors import IntactError
-from intact.graph import UNKNOWN_SIZE, Composer, Session
+from intact.graph import STORED, UNKNOWN_SIZE, Session, TypedComposer
 from intact.trt import layers as kinds
-from intact.trt.base.enums import DataType, dtype_of, storage_type
+from intact.trt.base.enums import DataType, dtype_of
 from intact.trt.base.itensor import ITensor, Sizes
 from intact.trt.base.trt_object import Reporting
 from intact.trt.layers import ILayer
@@ -31,7 +31,7 @@ class NetworkModel(Reporting):
         self._names: dict[str, ITensor | None] = {}
         self._domains: dict[str, int] = {"": OPSET}
         self._types_and_shapes: dict[str, Any] | None = None
-        self._writing: Composer | None = None
+        self._writing: TypedComposer | None = None
         self._constant_sizes: dict[str, Sizes] = {}
 
     # What it consists of.
@@ -113,7 +113,7 @@ class NetworkModel(Reporting):
         entry: tuple[Any, Any] = self._types_and_shapes.get(tensor.name, (None, None))
         return entry
 
-    def compose(self, further: Sequence[ITensor] = ()) -> Composer:
+    def compose(self, further: Sequence[ITensor] = ()) -> TypedComposer:
         """Return the network as ONNX nodes.
 
         Args:
@@ -149,11 +149,14 @@ class NetworkModel(Reporting):
         c = self._start_model()
         write(c, [layer for layer in self._layers if layer in layers])
         c.output(tensor.name, *self._type_and_shape(tensor))
-        zeros = {t.name: np.zeros([max(n, 1) for n in t.shape], t.dtype.numpy) for t in self._inputs}
-        value: NDArray = Session(c.model().SerializeToString()).run(zeros)[tensor.name]
+        zeros = {
+            t.name: np.zeros([max(n, 1) for n in t.shape], STORED.get(dtype := _inner_type(t), dtype))
+            for t in self._inputs
+        }
+        value: NDArray = Session(c.load()).run(zeros)[tensor.name]
         return value
 
-    def _flat(self, layers: Sequence[ILayer]) -> Composer:
+    def _flat(self, layers: Sequence[ILayer]) -> TypedComposer:
         """Write these layers behind the inputs as if each loop ran once, which is enough to infer types and
         shapes.
         """
@@ -166,23 +169,13 @@ class NetworkModel(Reporting):
             self._writing = None
         return c
 
-    def bfloat16_names(self) -> tuple[str, ...]:
-        """Return inputs and outputs that are bfloat16 for users of the engine."""
-        tensors = [t for t in self._inputs if t.dtype is DataType.BF16]
-        for tensor in self._outputs:
-            layer = tensor._producer
-            cast_type = layer.to_type if isinstance(layer, kinds.ICastLayer) else None
-            if (tensor._dtype or cast_type) is DataType.BF16:
-                tensors.append(tensor)
-        return tuple(tensor.name for tensor in tensors)
-
-    def _start_model(self) -> Composer:
-        c = Composer(self._domains[""])
+    def _start_model(self) -> TypedComposer:
+        c = TypedComposer(self._domains[""])
         c.require(self._domains)
         for tensor in self._inputs:
             axes = [tensor.get_dimension_name(i) or f"{tensor.name}.{i}" for i in range(len(tensor.shape))]
             shape = [n if n >= 0 else axis for n, axis in zip(tensor.shape, axes, strict=True)]
-            c.input(tensor.name, storage_type(tensor.dtype), shape)
+            c.input(tensor.name, _inner_type(tensor), shape)
         return c
 
     def _up_to(self, tensor: ITensor) -> list[ILayer]:
@@ -198,7 +191,12 @@ class NetworkModel(Reporting):
         return messages
 
 
-def _infer(composer: Composer, names: Collection[str]) -> dict[str, tuple[Any, Any]]:
+def _inner_type(tensor: ITensor) -> str:
+    """Return NumPy's name of the type that layers read an input in, whatever type callers give it."""
+    return (tensor._inner_dtype or tensor.dtype).numpy.name
+
+
+def _infer(composer: TypedComposer, names: Collection[str]) -> dict[str, tuple[Any, Any]]:
     """Return types and shapes of values, with our own inference where ONNX's loses computed sizes."""
     inferred = composer.types_of(names)
     incomplete = [

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 from intact.engine import Operator, Quantized, find, register
 from intact.engine import OutputGrid as Grid
 from intact.errors import QuantValueError
-from intact.graph import Composer
+from intact.graph import STORED, TypedComposer
 from intact.trt.base.logger import ILogger
 from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers import ILayer
 from intact.trt.plugins.nms_plugin import install
+from intact.trt.plugins.plugin_registry import PluginCall
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
@@ -80,9 +81,13 @@ class IPluginV2Layer(ILayer):
     def _count(self) -> int:
         return require_operator(self.operator).outputs
 
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         domain, _, op_type = self.operator.partition("::")
         c.node(op_type, x, y, name=self.name, domain=domain, **self.attributes)
+        body = require_operator(self.operator).body
+        for output, dtype in zip(y, body.types if isinstance(body, PluginCall) else (), strict=False):
+            if dtype.numpy.name in STORED:
+                c.set_type(output, dtype.numpy.name)
 
 
 class IPluginV3Layer(IPluginV2Layer):

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,15 @@ from numpy.typing import NDArray
 
 from intact.engine import find, register
 from intact.errors import QuantValueError, UnsupportedError
+from intact.graph import STORED
 from intact.trt.base.enums import (
     DataType,
     PluginCapabilityType,
     PluginFieldType,
     TensorFormat,
     TensorRTPhase,
-    dtype_of,
 )
-from intact.trt.base.itensor import Dims, DimsExprs
+from intact.trt.base.itensor import Dims, DimsExprs, pack, unpack
 from intact.trt.base.operation_enums import DimensionOperation
 
 DOMAIN = "trt.plugin"
@@ -393,15 +394,21 @@ def _entry(plugin: Any, input_types: Sequence[DataType]) -> dict[str, Any]:
 
 
 def _register(name: str, plugin: Any, input_types: Sequence[DataType]) -> None:
-    call = _Call(plugin, list(input_types))
-    register(
-        name, call, shapes=call.shapes, outputs=call.outputs,
-        dtypes=[t.numpy.name for t in call.types],
-    )  # fmt: skip
+    call = PluginCall(plugin, list(input_types))
+    register(name, call, shapes=call.shapes, outputs=call.outputs, dtypes=[_stored(t) for t in call.types])
 
 
-class _Call:
-    """The body of a plugin's operator."""
+def _stored(dtype: DataType) -> str:
+    """Return NumPy's name of the type that nodes have for `dtype`."""
+    return STORED.get(dtype.numpy.name, dtype.numpy.name)
+
+
+class PluginCall:
+    """The body of a plugin's operator.
+
+    Attributes:
+        types: Of the outputs, as the plugin says; the engine has those of `STORED` for some.
+    """
 
     def __init__(self, plugin: Any, input_types: list[DataType]) -> None:
         three = isinstance(plugin, IPluginV3)
@@ -409,6 +416,7 @@ class _Call:
         self.build = plugin.get_capability_interface(PluginCapabilityType.BUILD) if three else plugin
         self.runtime = plugin.get_capability_interface(PluginCapabilityType.RUNTIME) if three else plugin
         self.outputs = int(self.build.num_outputs)
+        self.input_types = input_types
         if three:
             self.types = list(self.build.get_output_data_types(list(input_types)))
         else:
@@ -435,23 +443,29 @@ class _Call:
 
     def __call__(self, *arrays: NDArray) -> Any:
         """Run ``enqueue`` on host memory."""
-        arrays_in = [np.ascontiguousarray(a) for a in arrays]
-        output_shapes = self.shapes(*(a.shape for a in arrays_in))
+        output_shapes = self.shapes(*(a.shape for a in arrays))
         shapes = [output_shapes] if self.outputs == 1 else output_shapes
-        arrays_out = [np.zeros(s, t.numpy) for s, t in zip(shapes, self.types, strict=True)]
-        inputs, outputs = ([PluginTensorDesc(a.shape, dtype_of(a.dtype.name)) for a in group]
-                           for group in (arrays_in, arrays_out))  # fmt: skip
+        inputs = [PluginTensorDesc(a.shape, t) for a, t in zip(arrays, self.input_types, strict=True)]
+        outputs = [PluginTensorDesc(s, t) for s, t in zip(shapes, self.types, strict=True)]
+        buffers_in = [pack(a.astype(t.numpy), t) for a, t in zip(arrays, self.input_types, strict=True)]
+        buffers_out = [
+            np.zeros(t.bytes_of(prod(s)), np.uint8) for s, t in zip(shapes, self.types, strict=True)
+        ]
         worker = self._worker(inputs, outputs)
         scratch = np.zeros(max(int(self.build.get_workspace_size(inputs, outputs) or 0), 1), np.uint8)
         state = worker.enqueue(
-            inputs, outputs, [a.ctypes.data for a in arrays_in], [a.ctypes.data for a in arrays_out],
+            inputs, outputs, [a.ctypes.data for a in buffers_in], [a.ctypes.data for a in buffers_out],
             scratch.ctypes.data, 0,
         )  # fmt: skip
         if state not in (None, 0):
             raise QuantValueError(
                 "plugin", f"status {state} from enqueue", "0", "see what the plugin printed"
             )
-        return arrays_out[0] if self.outputs == 1 else tuple(arrays_out)
+        results = [
+            unpack(raw, t, prod(s)).reshape(s).astype(_stored(t), copy=False)
+            for raw, s, t in zip(buffers_out, shapes, self.types, strict=True)
+        ]
+        return results[0] if self.outputs == 1 else tuple(results)
 
     def _worker(self, inputs: list[PluginTensorDesc], outputs: list[PluginTensorDesc]) -> Any:
         shapes = [d.dims for d in (*inputs, *outputs)]

@@ -31,6 +31,7 @@ from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Reporting
 from intact.trt.building.build_record import BuildRecord
 from intact.trt.building.data_dependent_shapes import WholeEngine, engine_of
+from intact.trt.running.caller_memory import CallerTensor
 from intact.trt.running.engine_configs import IRuntimeConfig, ISerializationConfig
 from intact.trt.running.execution_context import IExecutionContext
 from intact.trt.running.inspector import EngineInspector
@@ -116,11 +117,15 @@ class ICudaEngine(Reporting):
 
     def dtype_outside(self, name: str) -> DataType:
         """Return the type that the caller knows a tensor by, be it an input, an output or a debug tensor."""
-        return DataType.BF16 if name in self._record.narrow else dtype_of(self.dtype_inside(name).name)
+        return self._record.types.get(name, dtype_of(self.dtype_inside(name).name))
 
     def dtype_inside(self, name: str) -> np.dtype:
         """Return the type that the plan has for a tensor."""
         return np.dtype(self._engine.plan.tensors[name].stored_dtype)
+
+    def caller_tensor(self, name: str, shape: Sizes) -> CallerTensor:
+        """Return a tensor in a caller's memory, with the sizes of one run."""
+        return CallerTensor(name, self.dtype_outside(name), tuple(shape), self.dtype_inside(name))
 
     def get_tensor_location(self, name: str) -> TensorLocation:
         """Return HOST for inputs whose values are sizes; all memory is the host's."""

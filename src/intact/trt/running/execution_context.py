@@ -21,10 +21,11 @@ from intact.trt.base.enums import (
     TensorIOMode,
     TensorLocation,
 )
-from intact.trt.base.itensor import Sizes, at_address, is_address
+from intact.trt.base.itensor import Sizes, is_address, pack
 from intact.trt.base.profiler import IProfiler
 from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Reporting
+from intact.trt.running.caller_memory import CallerTensor
 
 ALIGNMENT = 256
 """Of the memory that output allocators are asked for, as TensorRT's."""
@@ -112,8 +113,8 @@ class IExecutionContext(Reporting):
         name = self._engine._tensor_of_binding(index)
         if not self._engine.is_shape_inference_io(name):
             return self._complain(f"setInputShapeBinding: '{name}' is no input that holds sizes")
-        dtype = self._engine.get_tensor_dtype(name).numpy
-        self._values[name] = np.asarray(values, dtype).reshape(self._engine.get_tensor_shape(name))
+        sizes = np.asarray(values, self._engine.dtype_inside(name))
+        self._values[name] = sizes.reshape(self._engine.get_tensor_shape(name))
         return True
 
     def get_shape(self, index: int) -> list[int]:
@@ -153,7 +154,7 @@ class IExecutionContext(Reporting):
             return None
         values = self._values.get(name)
         if values is None and self._addresses.get(name) is not None:
-            values = self._memory(name, self._addresses[name])
+            values = self._tensor(name).read(self._addresses[name])
         return values
 
     def get_binding_shape(self, index: int) -> Sizes:
@@ -247,15 +248,15 @@ class IExecutionContext(Reporting):
     def get_max_output_size(self, name: str) -> int:
         """Return the most bytes of an output; where only a run decides, its bytes for zeros and ones."""
         engine = self._engine
-        itemsize = engine.get_tensor_dtype(name).itemsize
         if name not in engine._record.dependence.unknown:
-            return int(np.prod(self.get_tensor_shape(name), dtype=np.int64) * itemsize)
+            return engine.caller_tensor(name, self.get_tensor_shape(name)).nbytes
         ones = {}
         for port in engine.engine.plan.inputs:
             values = self._size_values(port)
             dtype = engine._port(port).dtype
             ones[port] = np.ones(self.get_tensor_shape(port), dtype) if values is None else values
-        sizes = engine.engine.run(ones)[name].nbytes, self._run_on_zeros()[name].nbytes
+        results = engine.engine.run(ones)[name], self._run_on_zeros()[name]
+        sizes = [engine.caller_tensor(name, array.shape).nbytes for array in results]
         self._promised[name] = max(*sizes, ALIGNMENT)
         return self._promised[name]
 
@@ -356,9 +357,9 @@ class IExecutionContext(Reporting):
 
     def _samples(self, name: str, memory: Any, count: int) -> list[Any]:
         """Return where each of `count` samples lies in the memory of a binding."""
-        shape, dtype = self._engine.get_tensor_shape(name), self._engine.get_tensor_dtype(name).numpy
+        shape = self._engine.get_tensor_shape(name)
         if is_address(memory):
-            step = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            step = self._engine.caller_tensor(name, shape).nbytes
             return [int(memory) + i * step for i in range(count)]
         array = memory if isinstance(memory, np.ndarray) else np.from_dlpack(memory)
         return list(array.reshape(count, *shape)) if count > 1 else [array]
@@ -382,17 +383,17 @@ class IExecutionContext(Reporting):
             if missing := self._missing():
                 return self._complain(f"execute: the shapes of {', '.join(missing)} are not set")
             inputs = {
-                n: values[n] if n in values else self._memory(n, memory_of[n]) for n in engine.plan.inputs
+                n: values[n] if n in values else self._tensor(n).read(memory_of[n])
+                for n in engine.plan.inputs
             }
             inputs.update({n: inputs[n].copy() for n in aliases.values()})  # what is written is read no more
-            given_inputs, inputs = inputs, {n: self._inside(n, array) for n, array in inputs.items()}
             fixed_outputs = [
                 n for n in engine.plan.outputs if n in memory_of and n not in outputs_by_allocator
             ]
-            results = self._run(inputs, {n: self._memory(n, memory_of[n]) for n in fixed_outputs})
+            results = self._run(inputs, {n: memory_of[n] for n in fixed_outputs})
             for name in (n for n in names if n in outputs_by_allocator):
                 self._hand_out(name, memory_of[name], results[name])
-            if not self._check_watched({**given_inputs, **results}):
+            if not self._check_watched({**inputs, **results}):
                 return False
             if self.profiler is not None and isinstance(engine, Engine):
                 for timing in engine.profile(inputs, runs=1).timings:
@@ -401,48 +402,39 @@ class IExecutionContext(Reporting):
             return self._complain(f"execute: {error}")
         return True
 
-    def _inside(self, name: str, array: NDArray) -> NDArray:
-        """Convert an input to the type that the plan has: float32 for bfloat16, which the caller gives."""
-        return array.astype(np.float32) if name in self._engine._record.narrow else array
-
-    def _run(self, inputs: dict[str, NDArray], outputs: dict[str, NDArray]) -> dict[str, NDArray]:
-        """Run, and return all outputs in the types that the caller knows; write those that have memory there.
-        The plan may have other types: float32 for bfloat16, float64 for float32.
-        """
-        wanted = {n: self._engine.dtype_outside(n).numpy for n in self._engine.engine.plan.outputs}
-        own = {n: a for n, a in outputs.items() if a.dtype == self._engine.dtype_inside(n)}
-        results: dict[str, NDArray] = self._engine.engine.run(inputs, own)
-        for name in results.keys() - own.keys():
-            results[name] = results[name].astype(wanted[name], copy=False)
-            if name in outputs:
-                outputs[name][...] = results[name]
+    def _run(self, inputs: dict[str, NDArray], memory_of: dict[str, Any]) -> dict[str, NDArray]:
+        """Run, write the outputs that have memory there, and return all of them as the plan has them."""
+        tensors = {name: self._tensor(name) for name in memory_of}
+        in_place = {n: a for n, t in tensors.items() if (a := t.in_place(memory_of[n])) is not None}
+        results: dict[str, NDArray] = self._engine.engine.run(inputs, in_place)
+        for name, tensor in tensors.items():
+            if name not in in_place:
+                tensor.write(memory_of[name], results[name])
         return results
 
     def _hand_out(self, name: str, memory: Any, array: NDArray) -> None:
         """Copy an output to its memory, where the run determined its sizes or an allocator gives the
         memory."""
-        allocator = self._allocators.get(name)
+        allocator, tensor = self._allocators.get(name), self._engine.caller_tensor(name, array.shape)
         if allocator is not None:
             address = int(memory) if isinstance(memory, (int, np.integer)) else 0
             ask = getattr(allocator, "reallocate_output_async", None)
-            size = max(array.nbytes, 1)
+            size = max(tensor.nbytes, 1)
             if ask is None:
                 address = allocator.reallocate_output(name, address, size, ALIGNMENT)
             else:
                 address = ask(name, address, size, ALIGNMENT, 0)
             allocator.notify_shape(name, tuple(array.shape))
             memory = self._addresses[name] = address
-        elif (room := self._room(name, memory)) < array.nbytes:
+        elif (room := self._room(name, memory)) < tensor.nbytes:
             raise QuantValueError(
-                f"tensor '{name}'",
-                f"{array.nbytes} bytes from this run",
+                f"tensor '{name}'", f"{tensor.nbytes} bytes from this run",
                 f"at most {room}, what memory was for",
                 "set an IOutputAllocator, which is asked for memory when the size is known",
-            )
-        if not isinstance(memory, (int, np.integer)):
-            memory.reshape(-1)[: array.size] = array.reshape(-1)
-        elif array.size:
-            at_address(int(memory), array.shape, array.dtype)[...] = array
+            )  # fmt: skip
+        if isinstance(memory, np.ndarray) and not is_address(memory):
+            memory = memory.reshape(-1).view(np.uint8)[: tensor.nbytes]
+        tensor.write(memory, array)
 
     def _room(self, name: str, memory: Any) -> int:
         """Return the bytes of the memory for an output; for a bare address, what `get_max_output_size`
@@ -459,34 +451,23 @@ class IExecutionContext(Reporting):
         record = self._engine._record
         for name in record.debugged:
             if self._listener is not None and name in self._debugged:
-                array = np.ascontiguousarray(arrays[name])
-                dtype = self._engine.dtype_outside(name)
+                tensor = self._engine.caller_tensor(name, arrays[name].shape)
+                raw = pack(tensor.convert(arrays[name]), tensor.dtype)
                 self._listener.process_debug_tensor(
-                    array.ctypes.data, TensorLocation.HOST, dtype, array.shape, name, 0
+                    raw.ctypes.data, TensorLocation.HOST, tensor.dtype, tensor.shape, name, 0
                 )
         for name, message in record.assertions.items():
             if not arrays[name].all():
                 return self._complain(f"execute: assertion failed: {message}")
         return True
 
-    def _memory(self, name: str, memory: Any) -> NDArray:
+    def _tensor(self, name: str) -> CallerTensor:
+        """Return a tensor in the caller's memory, with its present sizes."""
         shape = self._shapes.get(name, self._engine.get_tensor_shape(name))
         if -1 in shape or self._engine.get_tensor_mode(name) == TensorIOMode.OUTPUT:
             shape = self.get_tensor_shape(name)
-        dtype = self._engine.get_tensor_dtype(name).numpy
-        if is_address(memory):
-            if 0 in shape:
-                return np.empty(shape, dtype)
-            return at_address(int(memory), shape, dtype)
-        array = memory if isinstance(memory, np.ndarray) else np.from_dlpack(memory)
-        if array.size != int(np.prod(shape, dtype=np.int64)) or not array.flags.c_contiguous:
-            raise QuantValueError(
-                f"tensor '{name}'",
-                f"an array of shape {array.shape}",
-                f"a dense one of {shape}",
-                "reshape it",
-            )
-        return array.reshape(shape)
+        tensor: CallerTensor = self._engine.caller_tensor(name, shape)
+        return tensor
 
     def _complain(self, message: str) -> bool:
         self._report(f"IExecutionContext::{message}", ErrorCodeTRT.INVALID_STATE)

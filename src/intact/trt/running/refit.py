@@ -12,7 +12,7 @@ import numpy as np
 
 from intact.engine.lower import lower
 from intact.errors import IntactError, QuantValueError
-from intact.graph import Composer, load, weights_in, with_weights
+from intact.graph import TypedComposer, load, weights_in, with_weights
 from intact.processes import cached_property
 from intact.reading import read_bytes
 from intact.trt.base.enums import ErrorCode, TensorLocation, WeightsRole
@@ -35,7 +35,7 @@ SUFFIXES = {
 
 
 def weights_of(
-    network: INetworkDefinition, composed: Composer, only: Collection[str] | None = None
+    network: INetworkDefinition, composed: TypedComposer, only: Collection[str] | None = None
 ) -> dict[str, Any]:
     """Return what a refit needs: the model, and for each weight its layer, role and name in the model.
 
