@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from typing import Any
 
@@ -227,8 +228,8 @@ def test_a_legacy_calibrators_histograms_serve_another_quantile_without_data(sma
         def read_histogram_cache(self, length: int) -> bytes | None:
             return self.statistics
 
-        def write_histogram_cache(self, data: bytes) -> None:
-            Legacy.statistics = bytes(data)
+        def write_histogram_cache(self, ptr: int, length: int) -> None:
+            Legacy.statistics = ctypes.string_at(ptr, length)
 
         def write_calibration_cache(self, cache: bytes) -> None:
             self.cache = bytes(cache)

@@ -102,11 +102,11 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
         return 1.0
 
     def read_histogram_cache(self, length: int) -> bytes | None:
-        """Return earlier statistics (an INTact ``.calib`` file's bytes); None collects anew."""
+        """Return statistics that were written before; None collects anew. `length` is 0: it is not known."""
         return None
 
-    def write_histogram_cache(self, data: bytes) -> None:
-        """Keep the statistics, if wanted."""
+    def write_histogram_cache(self, ptr: int, length: int) -> None:
+        """Keep the statistics, if wanted: `length` bytes (an INTact ``.calib`` file) at the address `ptr`."""
 
 
 TABLES = {
@@ -188,7 +188,7 @@ def _parse_cache(table: str, network: INetworkDefinition, stored: bytes) -> TrtC
 def _scales(
     calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any, sizes: _Given
 ) -> dict[str, np.float32]:
-    statistics = _stored_statistics(calibrator)
+    statistics = _stored_statistics(calibrator, network)
     if statistics is None:
         batches = _batches(calibrator, network, sizes)
         try:
@@ -196,8 +196,8 @@ def _scales(
         except NothingToQuantizeError:
             deque(batches, maxlen=0)  # the script may count what it is asked for
             return {}
-        _keep_statistics(calibrator, statistics)
-    method, options = calibrator.method()
+        _keep_statistics(calibrator, network, statistics)
+    method, options = _call_user(calibrator, network, "method")
     options, spec = {"least_values": LEAST_VALUES} | options, QuantSpec(INT8)
     few = [
         name for name, stats in statistics.items()
@@ -214,23 +214,36 @@ def _scales(
     }
 
 
-def _stored_statistics(calibrator: IInt8Calibrator) -> Calibration | None:
+def _stored_statistics(calibrator: IInt8Calibrator, network: INetworkDefinition) -> Calibration | None:
     """Load the statistics that a legacy calibrator kept of an earlier run: another quantile needs no data."""
-    data = calibrator.read_histogram_cache(0) if isinstance(calibrator, IInt8LegacyCalibrator) else None
-    if not data:
+    if not isinstance(calibrator, IInt8LegacyCalibrator):
+        return None
+    data = _call_user(calibrator, network, "read_histogram_cache", 0)
+    if data is None or is_address(data):
+        if data:
+            network.warn("Histogram cache is an address of unknown length, calibrating anew: return bytes")
+        return None
+    if not len(data):
         return None
     with TemporaryDirectory() as folder:
         path = Path(folder) / "histograms.calib"
         path.write_bytes(bytes(data))
-        return Calibration.load(path)
+        try:
+            return Calibration.load(path)
+        except IntactError as error:
+            network.warn(f"Histogram cache cannot be read, calibrating anew: {error}")
+            return None
 
 
-def _keep_statistics(calibrator: IInt8Calibrator, statistics: Calibration) -> None:
+def _keep_statistics(
+    calibrator: IInt8Calibrator, network: INetworkDefinition, statistics: Calibration
+) -> None:
     if isinstance(calibrator, IInt8LegacyCalibrator):
         with TemporaryDirectory() as folder:
             path = Path(folder) / "histograms.calib"
             statistics.save(path)
-            calibrator.write_histogram_cache(path.read_bytes())
+            data = np.frombuffer(path.read_bytes(), np.uint8)
+        _call_user(calibrator, network, "write_histogram_cache", data.ctypes.data, data.nbytes)
 
 
 def _batches(

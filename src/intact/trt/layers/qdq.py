@@ -7,18 +7,18 @@ come from outside the network are multiplied by the rounded reciprocal of the sc
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import TypedComposer
-from intact.trt.base.enums import DataType
-from intact.trt.base.itensor import ITensor
+from intact.graph import DTYPES, TypedComposer
+from intact.trt.base.enums import DataType, dtype_of
+from intact.trt.base.itensor import ITensor, Sizes
 from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers.base import ILayer, Nodes
 from intact.trt.layers.data_movement import IConstantLayer
-from intact.trt.layers.dynamic_quantize import dequantize_blocks, dynamic_behind
+from intact.trt.layers.dynamic_quantize import dequantize_blocks, dynamic_behind, round_to_type
 from intact.trt.layers.pointwise import ICastLayer, IIdentityLayer
 
 MAX_VOLUME = 2**31 - 1
@@ -39,6 +39,7 @@ def constant_behind(tensor: ITensor | None) -> NDArray | None:
 class _Grid(ILayer):
     """Base of both layers: data, scale and zero point as inputs 0 to 2, and an axis."""
 
+    DATA: ClassVar[tuple[DataType, ...]] = FLOATS
     axis: int = -1
     to_type = DataType.INT8
 
@@ -58,11 +59,16 @@ class _Grid(ILayer):
         data, scale = self.get_input(0), self._scale
         if data is None or scale is None:
             return ["the scale must be a build-time constant"]
+        if self.DATA and data.dtype not in self.DATA:
+            names = ", ".join(dtype.name for dtype in self.DATA)
+            return [f"the input has the type {data.dtype.name}, which is none of {names}"]
         errors = [*self._scale_errors(scale), *self._zero_point_errors(scale)]
         shape = data.shape
         return [*errors, *self._shape_errors(shape, scale, data)]
 
     def _scale_errors(self, scale: NDArray) -> list[str]:
+        if dtype_of(scale.dtype.name) not in FLOATS:
+            return [f"the scale has the type {scale.dtype}: it must be FLOAT, HALF or BF16"]
         if not scale.size:
             return ["Cannot have scale with no coefficients."]
         if not (np.isfinite(scale.astype(np.float32)).all() and (scale > 0).all()):
@@ -106,7 +112,10 @@ class _Grid(ILayer):
         if self.axis >= len(shape):
             return [f"axis {self.axis} is out of range for a tensor of {len(shape)} dimensions"]
         if shape[self.axis] not in (-1, scale.size):
-            return ["The number of scales is not equal to the number of output channels"]
+            return [
+                "The number of scales is not equal to the number of output channels: "
+                f"{scale.size} scales, and axis {self.axis} has {shape[self.axis]} channels"
+            ]
         if self._data_of(data) is None:
             message = (
                 "Activations cannot be quantized per-channel: per-channel quantization is supported only "
@@ -130,6 +139,17 @@ class _Grid(ILayer):
         if any(shape[i] % scale.shape[i] for i in blocked):
             return ["Inferred block size is not an integer"]
         return []
+
+    def _factors(self, n: Nodes, scale: NDArray, shape: Sizes) -> str:
+        """Return the scales as a constant of float32 that broadcasts to data of `shape`."""
+        if scale.size == 1:
+            return n.array(scale.reshape(()).astype(np.float32))
+        if scale.ndim == 1:
+            return n.array(scale.reshape(-1, *[1] * (len(shape) - 1 - self.axis)).astype(np.float32))
+        for axis, (size, count) in enumerate(zip(shape, scale.shape, strict=True)):
+            if size not in (-1, count):
+                scale = np.repeat(scale, size // count, axis)
+        return n.array(scale.astype(np.float32))
 
     def _parameters(self, c: TypedComposer, scale: NDArray) -> tuple[list[str], dict[str, Any]]:
         """Return names of scale and zero point, and the attributes axis and block_size."""
@@ -163,10 +183,16 @@ class IQuantizeLayer(_Grid):
         scale, data = self._scale, self.get_input(0)
         assert scale is not None and data is not None  # checked before
         self._warn()
-        scale = scale.astype(np.float32)
+        n, scale = Nodes(c, self.name), scale.astype(np.float32)
+        x = [n.floats(x[0])]
+        if self.to_type is DataType.FP4:  # the operators of ONNX have it from opset 23 on
+            codes = round_to_type(n, n("Div", x[0], self._factors(n, scale, data.shape)), DataType.FP4)
+            n("Identity", codes, to=y[0])
+            return c.set_type(y[0], self.to_type.numpy.name)
         outside = data.is_network_input and self.to_type is DataType.INT8 and scale.ndim < 2
         if outside:
-            factors = np.float32(1) / scale
+            with np.errstate(divide="ignore"):  # a scale of 0 is refused at the build
+                factors = np.float32(1) / scale
             if scale.size > 1:
                 factors = factors.reshape(-1, *[1] * (len(data.shape) - 1 - self.axis))
             floats = c.fresh(f"{self.name}.steps")
@@ -174,7 +200,7 @@ class IQuantizeLayer(_Grid):
             c.node("Mul", [x[0], factor], [floats], name=f"{self.name}.multiply")
             x, scale = [floats], np.ones((), np.float32)
         names, attributes = self._parameters(c, scale)
-        c.node("QuantizeLinear", [x[0], *names], y, name=self.name, **attributes)
+        return c.node("QuantizeLinear", [x[0], *names], y, name=self.name, **attributes)
 
     def _warn(self) -> None:
         points = self._zero_point
@@ -194,6 +220,7 @@ class IDequantizeLayer(_Grid):
     """
 
     TYPE = LayerType.DEQUANTIZE
+    DATA = ()
     to_type = DataType.FLOAT
 
     def _codes_type(self) -> DataType:
@@ -232,7 +259,15 @@ class IDequantizeLayer(_Grid):
             return c.node("Mul", [x[0], Nodes(c, self.name).scalar(x[1])], y, name=self.name)
         if layer is not None:
             return dequantize_blocks(Nodes(c, self.name), layer, x[0], x[1], y[0])
-        assert scale is not None  # checked before
-        names, attributes = self._parameters(c, scale.astype(np.float32))
-        c.node("DequantizeLinear", [x[0], *names], y, name=self.name, **attributes)
+        data, n = self.get_input(0), Nodes(c, self.name)
+        assert scale is not None and data is not None  # checked before
+        target = y[0] if self.to_type is DataType.FLOAT else c.fresh(f"{self.name}.float32")
+        if c.type_of(x[0]) == DataType.FP4.numpy.name:
+            n("Mul", n.cast(x[0], "float32"), self._factors(n, scale, data.shape), to=target)
+        else:
+            names, attributes = self._parameters(c, scale.astype(np.float32))
+            c.node("DequantizeLinear", [x[0], *names], [target], name=self.name, **attributes)
+        if target != y[0]:
+            to = DTYPES[self.to_type.numpy.name]
+            c.node("Cast", [target], y, name=f"{self.name}.{self.to_type.name}", to=to)
         return None

@@ -109,9 +109,18 @@ class NetworkModel(Reporting):
             try:
                 self._types_and_shapes = _infer(self._flat(self._layers), self._names)
             except (IntactError, ValueError):  # a layer behind `tensor`, perhaps, that `errors` will name
-                return _infer(self._flat(self._up_to(tensor)), [tensor.name])[tensor.name]
+                return self._infer_alone(tensor)
         entry: tuple[Any, Any] = self._types_and_shapes.get(tensor.name, (None, None))
         return entry
+
+    def _infer_alone(self, tensor: ITensor) -> tuple[Any, Any]:
+        """Infer from the layers up to the one that makes `tensor`; log what is wrong with them."""
+        try:
+            return _infer(self._flat(self._up_to(tensor)), [tensor.name])[tensor.name]
+        except (IntactError, ValueError) as error:
+            text = f"{error.where}: {error.got}" if isinstance(error, IntactError) else str(error)
+            self._report(f"tensor '{tensor.name}' has no type and shape: {text}")
+            return None, None
 
     def compose(self, further: Sequence[ITensor] = ()) -> TypedComposer:
         """Return the network as ONNX nodes.
@@ -164,7 +173,7 @@ class NetworkModel(Reporting):
         self._writing = c
         try:
             for layer in topological_order(layers):
-                layer.emit(c)
+                _emit(layer, c)
         finally:
             self._writing = None
         return c
@@ -185,10 +194,34 @@ class NetworkModel(Reporting):
 
     def errors(self) -> list[str]:
         """Return TensorRT's refusals at a build, one message for each fault."""
-        messages = [f"{layer.name}: {message}" for layer in self._layers for message in layer.check()]
+        messages, wrong = list[str](), set[ITensor]()
+        for layer in self._layers:
+            if wrong.isdisjoint(t for t in layer._inputs if t is not None):
+                problems = [f"{layer.name}: {message}" for message in layer.check()]
+            else:  # what is behind a wrong layer has no shapes to be checked by
+                problems = []
+                wrong.update(layer._outputs)
+            messages += problems
+            if problems:
+                wrong.update(layer._outputs)
         if not self._outputs:
             messages.append("Network must have at least one output")
         return messages
+
+
+def _emit(layer: ILayer, c: TypedComposer) -> None:
+    """Write a layer, which may not have been checked yet.
+
+    Raises:
+        ValueError: TensorRT refuses the layer, and it cannot be written.
+    """
+    try:
+        layer.emit(c)
+    except Exception as error:
+        problems = layer.check()
+        if problems:
+            raise ValueError(f"{layer.name}: {problems[0]}") from error
+        raise
 
 
 def _inner_type(tensor: ITensor) -> str:
