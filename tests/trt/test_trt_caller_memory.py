@@ -1,4 +1,4 @@
-"""What a script is told of a tensor is what is read and written: guard bytes around every type of memory."""
+"""Memory is read and written as a script is told of it: guard bytes around tensors of every type."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Allocator(trt.IOutputAllocator):
         self.shape = tuple(shape)
 
 
-def told_bytes(engine: trt.ICudaEngine, context: trt.IExecutionContext, name: str) -> int:
+def bytes_of_tensor(engine: trt.ICudaEngine, context: trt.IExecutionContext, name: str) -> int:
     """The bytes that a script computes from what it is told, as every script does."""
     shape, dtype = tuple(context.get_tensor_shape(name)), engine.get_tensor_dtype(name)
     assert engine.get_tensor_format(name) is trt.TensorFormat.LINEAR
@@ -65,7 +65,7 @@ def told_bytes(engine: trt.ICudaEngine, context: trt.IExecutionContext, name: st
 
 def bytes_for(engine: trt.ICudaEngine, context: trt.IExecutionContext) -> dict[str, Guarded]:
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-    return {name: Guarded(told_bytes(engine, context, name)) for name in names}
+    return {name: Guarded(bytes_of_tensor(engine, context, name)) for name in names}
 
 
 def run(engine: trt.ICudaEngine, context: trt.IExecutionContext, x: np.ndarray) -> dict[str, np.ndarray]:
@@ -263,8 +263,11 @@ def test_arrays_in_place_of_addresses_must_hold_the_told_type(log) -> None:
         before = wrong.copy()
         assert not context.execute_v2([x, wrong]) and (wrong == before).all()
     torch = pytest.importorskip("torch")
-    given, target = torch.arange(15).reshape(3, 5).to(torch.bfloat16), torch.zeros(3, 5, dtype=torch.bfloat16)
-    assert context.execute_v2([given, target]) and (target == given * 2).all()
+    input_tensor, target = (
+        torch.arange(15).reshape(3, 5).to(torch.bfloat16),
+        torch.zeros(3, 5, dtype=torch.bfloat16),
+    )
+    assert context.execute_v2([input_tensor, target]) and (target == input_tensor * 2).all()
 
 
 @pytest.mark.parametrize("dtype", trt.DataType, ids=lambda t: t.name)

@@ -26,7 +26,7 @@ def dialect(request) -> Iterator[str]:
     dialects._chosen.clear()
 
 
-def refused(target: Any) -> list[str]:
+def unreadable_names(target: Any) -> list[str]:
     """The names in `dir` that `getattr` refuses."""
     names = []
     for name in dir(target):
@@ -68,17 +68,17 @@ def objects(log: trt.ILogger) -> Iterator[Any]:
 
 
 def test_of_objects(dialect, log) -> None:
-    wrong = {type(target).__name__: names for target in objects(log) if (names := refused(target))}
+    wrong = {type(target).__name__: names for target in objects(log) if (names := unreadable_names(target))}
     assert wrong == {}
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_of_classes_and_enumerations(dialect, name) -> None:
     kind = KINDS[name]
-    assert refused(kind) == []
+    assert unreadable_names(kind) == []
     if issubclass(kind, trt.DataType.__mro__[1]):
         assert set(kind.__members__) < set(dir(kind))
-        assert all(refused(member) == [] for member in kind)
+        assert all(unreadable_names(member) == [] for member in kind)
     if name not in REMOVED:
         return
     removed = set(REMOVED[name])

@@ -22,7 +22,7 @@ def by_name(values: object) -> str:
     return getattr(values, "name", None) or getattr(values, "__name__", str(values))
 
 
-def rounded(values: np.ndarray, dtype: trt.DataType) -> np.ndarray:
+def round_to(values: np.ndarray, dtype: trt.DataType) -> np.ndarray:
     return values.astype(dtype.numpy).astype(np.float32)
 
 
@@ -61,8 +61,8 @@ def test_floats_of_any_type_are_quantized(kind, code, scale_type, source, log) -
     stored = np.float16 if source == "input" and kind is trt.float16 else np.float32
     engine = trt.Builder(log).build_engine(network, trt.Builder(log).create_builder_config())
     assert engine.get_tensor_dtype(y.name) is kind
-    result = engine.engine.run({"x": rounded(X, kind).astype(stored) if source == "input" else X})[y.name]
-    assert (rounded(result, kind) == rounded(on_grid(rounded(X, kind) * 8, code) / 8, kind)).all()
+    result = engine.engine.run({"x": round_to(X, kind).astype(stored) if source == "input" else X})[y.name]
+    assert (round_to(result, kind) == round_to(on_grid(round_to(X, kind) * 8, code) / 8, kind)).all()
 
 
 @pytest.mark.parametrize("shape", [(), (8,), (2, 1), (2, 2)], ids=str)
@@ -142,7 +142,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("read", [False, True], ids=["", "shape read"])
-def test_what_tensorrt_refuses_is_one_line_of_the_log_and_none(name, read, log) -> None:
+def test_what_tensorrt_refuses_is_a_line_of_the_log_and_none(name, read, log) -> None:
     build, message = REFUSED[name]
     network = trt.Builder(log).create_network()
     y = build(network, network.add_input("x", trt.float32, (1, 4, 8, 7 if "odd" in name else 8)))
@@ -152,9 +152,9 @@ def test_what_tensorrt_refuses_is_one_line_of_the_log_and_none(name, read, log) 
     network.mark_output(network.add_unary(y, trt.UnaryOperation.ABS).get_output(0))
     builder = trt.Builder(log)
     assert builder.build_serialized_network(network, builder.create_builder_config()) is None
-    (error,) = log.of("ERROR")
-    assert error.startswith("(Unnamed Layer* ")
-    assert re.search(message, error)
+    errors = log.of("ERROR")  # of the Quantize layer, and of the Dequantize layer where it has shapes
+    assert 1 <= len(errors) <= 2 and all(error.startswith("(Unnamed Layer* ") for error in errors)
+    assert re.search(message, errors[0])
 
 
 def test_layers_that_contradict_each_other_have_no_shape_and_a_line_in_the_log(log) -> None:
@@ -204,7 +204,7 @@ class Legacy(trt.IInt8LegacyCalibrator):
         self.written = self.answer("write_histogram_cache", length)
 
 
-def calibrated(calibrator: trt.IInt8Calibrator, log) -> trt.IHostMemory | None:
+def build_with(calibrator: trt.IInt8Calibrator, log) -> trt.IHostMemory | None:
     builder = trt.Builder(log)
     network, config = builder.create_network(), builder.create_builder_config()
     x = network.add_input("x", trt.float32, (1, 3, 8, 8))
@@ -219,9 +219,9 @@ def calibrated(calibrator: trt.IInt8Calibrator, log) -> trt.IHostMemory | None:
 
 def test_a_legacy_calibrator_of_tensorrts_signature_is_built(log) -> None:
     calibrator = Legacy()
-    assert calibrated(calibrator, log) is not None and calibrator.written > 0
+    assert build_with(calibrator, log) is not None and calibrator.written > 0
     for cache in (b"not a cache", np.zeros(3, np.uint8), 4096):
-        assert calibrated(Legacy(cache=cache), log) is not None
+        assert build_with(Legacy(cache=cache), log) is not None
     assert sum("calibrating anew" in message for message in log.of("WARNING")) == 3
 
 
@@ -229,5 +229,5 @@ def test_a_legacy_calibrator_of_tensorrts_signature_is_built(log) -> None:
     "name", ["get_quantile", "get_regression_cutoff", "read_histogram_cache", "write_histogram_cache"]
 )
 def test_what_a_legacy_calibrator_raises_is_in_the_log(name, log) -> None:
-    assert calibrated(Legacy(fails=name), log) is None
+    assert build_with(Legacy(fails=name), log) is None
     assert any(f"RuntimeError: {name}" in message for message in log.of("ERROR"))

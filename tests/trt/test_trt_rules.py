@@ -33,7 +33,8 @@ def test_a_scale_that_a_run_makes(network) -> None:
         ((4, 4), np.ones((0,)), {}, "Cannot have scale with no coefficients."),
         ((4, 4), np.ones(4), {}, "unexpected negative axis"),
         ((4, 4), np.ones(3), {"axis": 0},
-         "The number of scales is not equal to the number of output channels"),
+         "The number of scales is not equal to the number of output channels: "
+         "3 scales, and axis 0 has 4 channels"),
         ((4, 4), np.ones(4), {"axis": 2}, "axis 2 is out of range for a tensor of 2 dimensions"),
         ((4, 5), [1.0], {"to_type": trt.int4},
          "Quantization to INT4 is not supported for tensors with an odd last dimension"),

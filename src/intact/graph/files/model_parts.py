@@ -25,6 +25,7 @@ class Parts:
         constants: (name, values) of each initializer.
         nodes: In order; subgraphs inside know outer values by their names.
         outputs: Names.
+        output_shapes: Sizes of the outputs, as the file declares them or the operators tell; by name.
         domains: Version of each operator set.
     """
 
@@ -32,6 +33,7 @@ class Parts:
     constants: list[tuple[str, NDArray[Any]]]
     nodes: list[onnx.NodeProto]
     outputs: list[str]
+    output_shapes: dict[str, tuple[int | str | None, ...]]
     domains: dict[str, int]
 
 
@@ -50,7 +52,9 @@ def parts_of(model: ir.Model) -> Parts:
     constants = [(name or "", np.asarray(tensor.numpy())) for name, tensor in values.items()]
     inputs = [_input(i) for i in proto.graph.input if i.name not in values]
     domains = {entry.domain: entry.version for entry in proto.opset_import}
-    return Parts(inputs, constants, list(proto.graph.node), [o.name for o in proto.graph.output], domains)
+    types = {o.name: o.type.tensor_type for o in proto.graph.output}
+    shapes = {name: sizes_of(tensor) for name, tensor in types.items() if tensor.HasField("shape")}
+    return Parts(inputs, constants, list(proto.graph.node), list(types), shapes, domains)
 
 
 def take_floats_for_doubles(model: ir.Model) -> None:

@@ -91,11 +91,11 @@ class TypedComposer(Composer):
 
     def types_of(self, names: Collection[str]) -> dict[str, Known]:
         """Return type and shape of the values called `names`, as users know them."""
-        known = super().types_of(names)
-        for name in known.keys() & self._types.keys():
-            if known[name][0] in (None, _SINGLE, _HALF):
-                known[name] = self._types[name], known[name][1]
-        return known
+        types = super().types_of(names)
+        for name in types.keys() & self._types.keys():
+            if types[name][0] in (None, _SINGLE, _HALF):
+                types[name] = self._types[name], types[name][1]
+        return types
 
     def _note(self, name: str, dtype: str) -> None:
         if dtype in STORED or dtype == _HALF:

@@ -235,6 +235,7 @@ class ITensor(Interface):
         self._dtype, self._shape = dtype, shape
         self._inner_dtype: DataType | None = None
         self._known_type: str | None = None
+        self._declared_shape: tuple[int | str | None, ...] | None = None
         self._range: tuple[float, float] | None = None
         self._axes: dict[int, str] = {}
         self._logger = network.logger

@@ -282,6 +282,7 @@ class OnnxParser(KeepsErrors, Interface):
                     self._name_output(layer.get_output(index), name, tensors)
                     tensors[name]._known_type = DataType.BF16.numpy.name if name in bfloat16 else None
         for name in parts.outputs:
+            tensors[name]._declared_shape = parts.output_shapes.get(name)
             network.mark_output(tensors[name])
 
     def _name_output(self, tensor: ITensor | None, name: str, tensors: dict[str, ITensor]) -> None:

@@ -13,6 +13,12 @@ SIZES: dict[str, tuple[int, ...]] = {
     "AffineGrid": (1,), "CenterCropPad": (1,), "ConstantOfShape": (0,), "Expand": (1,), "MaxUnpool": (2,),
     "OneHot": (1,), "Pad": (1,), "Range": (0, 1, 2), "Reshape": (1,), "Resize": (2, 3), "Slice": (1, 2, 3, 4),
     "Split": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Unsqueeze": (1,), "Upsample": (1,),
+    "BlackmanWindow": (0,), "Col2Im": (1, 2), "DFT": (1,), "HammingWindow": (0,), "HannWindow": (0,),
+    "MelWeightMatrix": (0, 1), "STFT": (1, 3),
+    **dict.fromkeys((
+        "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin",
+        "ReduceProd", "ReduceSum", "ReduceSumSquare",
+    ), (1,)),
 }  # fmt: skip
 """ONNX's operators with inputs whose values say what shapes the outputs have, and which those are."""
 COUNTED = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})

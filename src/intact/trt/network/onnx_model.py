@@ -103,6 +103,11 @@ class NetworkModel(Reporting):
         return dtype_of(self._type_and_shape(tensor)[0])
 
     def _type_and_shape(self, tensor: ITensor) -> tuple[Any, Any]:
+        """Return type and sizes of a tensor; those that its file declares where no operator tells a rank."""
+        dtype, shape = self._infer_type_and_shape(tensor)
+        return dtype, tensor._declared_shape if shape is None else shape
+
+    def _infer_type_and_shape(self, tensor: ITensor) -> tuple[Any, Any]:
         if self._types_and_shapes is None and self._writing is not None:  # a layer asks about one before it
             return _infer(self._writing, [tensor.name])[tensor.name]
         if self._types_and_shapes is None:
@@ -113,13 +118,14 @@ class NetworkModel(Reporting):
         entry: tuple[Any, Any] = self._types_and_shapes.get(tensor.name, (None, None))
         return entry
 
-    def _infer_alone(self, tensor: ITensor) -> tuple[Any, Any]:
-        """Infer from the layers up to the one that makes `tensor`; log what is wrong with them."""
+    def _infer_alone(self, tensor: ITensor, logs: bool = True) -> tuple[Any, Any]:
+        """Infer from the layers up to the one that makes `tensor`; with `logs`, log what is wrong there."""
         try:
             return _infer(self._flat(self._up_to(tensor)), [tensor.name])[tensor.name]
         except (IntactError, ValueError) as error:
             text = f"{error.where}: {error.got}" if isinstance(error, IntactError) else str(error)
-            self._report(f"tensor '{tensor.name}' has no type and shape: {text}")
+            if logs:
+                self._report(f"tensor '{tensor.name}' has no type and shape: {text}")
             return None, None
 
     def compose(self, further: Sequence[ITensor] = ()) -> TypedComposer:
@@ -196,13 +202,13 @@ class NetworkModel(Reporting):
         """Return TensorRT's refusals at a build, one message for each fault."""
         messages, wrong = list[str](), set[ITensor]()
         for layer in self._layers:
-            if wrong.isdisjoint(t for t in layer._inputs if t is not None):
+            behind = [t for t in layer._inputs if t in wrong]
+            if any(self._infer_alone(t, logs=False)[1] is None for t in behind):
+                problems = []  # there are no shapes to check it by
+            else:
                 problems = [f"{layer.name}: {message}" for message in layer.check()]
-            else:  # what is behind a wrong layer has no shapes to be checked by
-                problems = []
-                wrong.update(layer._outputs)
             messages += problems
-            if problems:
+            if problems or behind:
                 wrong.update(layer._outputs)
         if not self._outputs:
             messages.append("Network must have at least one output")

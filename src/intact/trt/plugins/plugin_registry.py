@@ -395,10 +395,10 @@ def _entry(plugin: Any, input_types: Sequence[DataType]) -> dict[str, Any]:
 
 def _register(name: str, plugin: Any, input_types: Sequence[DataType]) -> None:
     call = PluginCall(plugin, list(input_types))
-    register(name, call, shapes=call.shapes, outputs=call.outputs, dtypes=[_stored(t) for t in call.types])
+    register(name, call, shapes=call.shapes, outputs=call.outputs, dtypes=[_node_type(t) for t in call.types])
 
 
-def _stored(dtype: DataType) -> str:
+def _node_type(dtype: DataType) -> str:
     """Return NumPy's name of the type that nodes have for `dtype`."""
     return STORED.get(dtype.numpy.name, dtype.numpy.name)
 
@@ -462,7 +462,7 @@ class PluginCall:
                 "plugin", f"status {state} from enqueue", "0", "see what the plugin printed"
             )
         results = [
-            unpack(raw, t, prod(s)).reshape(s).astype(_stored(t), copy=False)
+            unpack(raw, t, prod(s)).reshape(s).astype(_node_type(t), copy=False)
             for raw, s, t in zip(buffers_out, shapes, self.types, strict=True)
         ]
         return results[0] if self.outputs == 1 else tuple(results)
