@@ -43,6 +43,7 @@ TOPICS = {
     "zoo": "Trained networks from PyPI",
     "accuracy": "Accuracy",
     "torch": "PyTorch, calibration and import",
+    "suites": "Suites of others",
 }
 
 README_TABLE = (

@@ -204,6 +204,37 @@ def test_allocators_are_asked_for_the_bytes_of_the_told_type(dtype, log) -> None
         assert context.get_max_output_size("y") >= values.nbytes
 
 
+class Failing(Allocator):
+    def __init__(self, answer: object, fails: str = "") -> None:
+        super().__init__()
+        self.answer, self.fails = answer, fails
+
+    def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> object:
+        if self.fails == "memory":
+            raise RuntimeError("no memory")
+        return super().reallocate_output(tensor_name, memory, size, alignment) if self.fails else self.answer
+
+    def notify_shape(self, tensor_name: str, shape: tuple[int, ...]) -> None:
+        if self.fails == "shape":
+            raise RuntimeError("no shape")
+
+
+@pytest.mark.parametrize(
+    "allocator", [Failing(None), Failing(0), Failing("text"), Failing(0, "memory"), Failing(0, "shape")],
+    ids=["None", "0", "text", "raises", "raises at the shape"],
+)  # fmt: skip
+def test_what_an_allocator_gets_wrong_is_logged(allocator, log) -> None:
+    network = trt.Builder(log).create_network()
+    x = network.add_input("x", trt.float32, SHAPE)
+    network.mark_output(network.add_non_zero(x).get_output(0))
+    context = next(engines(network, log)).create_execution_context()
+    data = np.ones(SHAPE, np.float32)
+    context.set_tensor_address("x", data.ctypes.data)
+    context.set_output_allocator(network.get_output(0).name, allocator)
+    assert context.execute_async_v3(0) is False
+    assert any("output allocator of" in message for message in log.of("ERROR"))
+
+
 @pytest.mark.parametrize("dtype", [trt.float16, trt.bfloat16], ids=lambda t: t.name)
 def test_every_sample_of_an_implicit_batch_lies_behind_the_one_before(dtype, log) -> None:
     trt.set_dialect("8.x")

@@ -49,7 +49,7 @@ class CallerTensor:
         if self.dtype.bits < 8 or self.dtype.numpy != self.inside:
             return None
         array = self._values(memory)
-        return array if array.flags.writeable else None
+        return array if array.flags.writeable and array.flags.aligned else None
 
     def write(self, memory: Any, values: NDArray) -> None:
         """Write the values of a run, in the caller's type.

@@ -7,6 +7,7 @@ used: a call returns when the outputs are written.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -418,14 +419,7 @@ class IExecutionContext(Reporting):
         allocator, tensor = self._allocators.get(name), self._engine.caller_tensor(name, array.shape)
         if allocator is not None:
             address = int(memory) if isinstance(memory, (int, np.integer)) else 0
-            ask = getattr(allocator, "reallocate_output_async", None)
-            size = max(tensor.nbytes, 1)
-            if ask is None:
-                address = allocator.reallocate_output(name, address, size, ALIGNMENT)
-            else:
-                address = ask(name, address, size, ALIGNMENT, 0)
-            allocator.notify_shape(name, tuple(array.shape))
-            memory = self._addresses[name] = address
+            memory = self._addresses[name] = self._ask_allocator(allocator, tensor, address)
         elif (room := self._room(name, memory)) < tensor.nbytes:
             raise QuantValueError(
                 f"tensor '{name}'", f"{tensor.nbytes} bytes from this run",
@@ -435,6 +429,32 @@ class IExecutionContext(Reporting):
         if isinstance(memory, np.ndarray) and not is_address(memory):
             memory = memory.reshape(-1).view(np.uint8)[: tensor.nbytes]
         tensor.write(memory, array)
+
+    def _ask_allocator(self, allocator: Any, tensor: CallerTensor, address: int) -> int:
+        """Return the address that an allocator gives for a tensor, whose sizes it is told.
+
+        Raises:
+            QuantValueError: The allocator raises, or gives no address; a traceback is in the log.
+        """
+        size, ask = max(tensor.nbytes, 1), getattr(allocator, "reallocate_output_async", None)
+        try:
+            if ask is None:
+                address = allocator.reallocate_output(tensor.name, address, size, ALIGNMENT)
+            else:
+                address = ask(tensor.name, address, size, ALIGNMENT, 0)
+            allocator.notify_shape(tensor.name, tuple(tensor.shape))
+        except Exception as error:
+            self._report("".join(traceback.format_exception(error)).rstrip(), ErrorCodeTRT.INVALID_STATE)
+            raise QuantValueError(
+                f"output allocator of '{tensor.name}'", f"{type(error).__name__}: {error}", "no exception",
+                "correct the allocator; its traceback is in the log",
+            ) from error  # fmt: skip
+        if not is_address(address) or not int(address):
+            raise QuantValueError(
+                f"output allocator of '{tensor.name}'", f"{address!r} for {size} bytes", "an address",
+                "return the address of memory of that size",
+            )  # fmt: skip
+        return int(address)
 
     def _room(self, name: str, memory: Any) -> int:
         """Return the bytes of the memory for an output; for a bare address, what `get_max_output_size`
