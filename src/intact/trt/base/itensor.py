@@ -177,7 +177,8 @@ def pack(values: NDArray, dtype: DataType) -> NDArray[np.uint8]:
     if dtype.bits >= 8:
         return flat
     nibbles = np.append(flat & 15, np.zeros(flat.size % 2, np.uint8)).reshape(-1, 2)
-    return nibbles[:, 0] | nibbles[:, 1] << 4
+    packed: NDArray[np.uint8] = nibbles[:, 0] | nibbles[:, 1] << 4
+    return packed
 
 
 def array_of(weights: object) -> NDArray | None:

@@ -250,7 +250,7 @@ class IExecutionContext(Reporting):
         """Return the most bytes of an output; where only a run decides, its bytes for zeros and ones."""
         engine = self._engine
         if name not in engine._record.dependence.unknown:
-            return engine.caller_tensor(name, self.get_tensor_shape(name)).nbytes
+            return int(engine.caller_tensor(name, self.get_tensor_shape(name)).nbytes)
         ones = {}
         for port in engine.engine.plan.inputs:
             values = self._size_values(port)
