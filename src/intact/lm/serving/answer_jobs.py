@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +15,30 @@ from intact.lm.language_model import log_probabilities
 from intact.lm.sequence_jobs import EmbeddingJob, TextJob
 from intact.lm.serving.engine_thread import StoppedError
 from intact.lm.serving.tool_calls import ToolCall, ToolCallStream
+from intact.lm.text_stream import token_texts
 from intact.lm.tokenizer import Tokenizer
 
+_HALF = "\N{REPLACEMENT CHARACTER}"
 _LEAST = -9999.0
 """The logarithm of 0 in OpenAI's protocol."""
 
 
 @dataclass(frozen=True)
 class TokenProbability:
-    """A token with the logarithm of its probability, and those of the most likely ones.
+    """A token with the logarithm of its probability.
 
-    The first token of a prompt has none: `logprob` is None.
+    Attributes:
+        text: What it adds to the text: a character of several tokens is of the last one, and a special token
+            that is left out adds nothing. Of a likely token: its text alone.
+        data: Its bytes, which may be part of a character.
+        logprob: None for the first token of a prompt.
+        top: The most likely tokens.
     """
 
     text: str
+    data: bytes
     logprob: float | None
-    top: tuple[tuple[str, float], ...] = ()
+    top: tuple[TokenProbability, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,17 +90,24 @@ class AnswerJob(TextJob):
     ) -> None:  # fmt: skip
         super().__init__(prompt, choice, tokenizer, stop, least, marks)
         self._tokenizer, self._index, self._logprobs, self._post = tokenizer, index, logprobs, post
+        self._marks = dict(marks or {})
         self._calls, self._reasoning, self._echo = calls, reasoning, echo
         self.wants_prompt_logits = echo is not None and logprobs is not None
-        self._echoed = (
-            [TokenProbability(self._word(self.prompt[0]), None)] if self.wants_prompt_logits else []
-        )
+        self._waiting: list[TokenProbability] = []
+        self._room = 0  # characters that were posted, and whose tokens were not
+        self._echoed: list[TokenProbability] = []
+        self._prompt_texts: list[str] = []
+        if self.wants_prompt_logits:
+            self._prompt_texts = token_texts(tokenizer, self.prompt, echo or "")
+            first = TokenProbability(self._prompt_texts[0], tokenizer.token_bytes(self.prompt[0]), None)
+            self._echoed.append(first)
 
     def read_logits(self, logits: NDArray[np.float32]) -> None:
         """Note the probabilities of the prompt's next tokens."""
         following = self.prompt[len(self._echoed) :]
         for row, token in zip(logits, following, strict=False):
-            self._echoed.append(self._probability(token, row, self._logprobs or 0))
+            text = self._prompt_texts[len(self._echoed)]
+            self._echoed.append(self._probability(token, row, self._logprobs or 0, text))
 
     def next_token(self, logits: NDArray[np.float32]) -> int | None:
         """Return the token to run next, None at the end, and behind the last call that may come."""
@@ -106,9 +121,10 @@ class AnswerJob(TextJob):
 
     def emit(self, piece: str, token: int | None, logits: NDArray[np.float32]) -> None:
         """Post a part."""
-        probabilities: tuple[TokenProbability, ...] = ()
         if self._logprobs is not None and token is not None:
-            probabilities = (self._probability(token, logits, self._logprobs),)
+            text = self._text.token_text
+            self._waiting.append(self._probability(token, logits, self._logprobs, text))
+        probabilities = self._covered_tokens(len(piece))
         reasoning, calls = "", tuple[ToolCall, ...]()
         if self._reasoning is not None:
             reasoning, piece = self._reasoning.push(piece)
@@ -133,14 +149,54 @@ class AnswerJob(TextJob):
         )
         self._post(part)
 
-    def _probability(self, token: int, logits: NDArray[np.float32], count: int) -> TokenProbability:
+    def _covered_tokens(self, count: int) -> tuple[TokenProbability, ...]:
+        """Return the tokens whose text is posted, `count` characters more now: both join to the same text.
+
+        Tokens of a character that is not complete wait for it. A stop text cuts the last token, and drops
+        those behind it.
+        """
+        self._room += count
+        covered: list[TokenProbability] = []
+        for token in self._waiting:
+            if len(token.text) > self._room:
+                break
+            covered.append(token)
+            self._room -= len(token.text)
+        if not self.end:
+            while covered and covered[-1].data and not covered[-1].text:
+                covered.pop()
+            self._waiting = self._waiting[len(covered) :]
+            return tuple(covered)
+        rest, self._waiting = self._waiting[len(covered) :], []
+        if rest and self._room:
+            covered.append(_cut(rest[0], self._room))
+        elif covered and self._room:  # half a character that nothing completed
+            last = covered.pop()
+            covered.append(replace(last, text=last.text + _HALF * self._room))
+        return tuple(covered)
+
+    def _probability(
+        self, token: int, logits: NDArray[np.float32], count: int, text: str
+    ) -> TokenProbability:
         logarithms = log_probabilities(logits)
         order = np.argsort(-logarithms, kind="stable")[:count]
-        top = tuple((self._word(int(other)), _json_logarithm(logarithms[other])) for other in order)
-        return TokenProbability(self._word(token), _json_logarithm(logarithms[token]), top)
+        data = self._marks[token].encode() if token in self._marks else self._tokenizer.token_bytes(token)
+        chosen = TokenProbability(text, data, _json_logarithm(logarithms[token]))
+        top = tuple(
+            chosen if other == token else self._likely(other, logarithms) for other in map(int, order)
+        )
+        return replace(chosen, top=top)
 
-    def _word(self, token: int) -> str:
-        return self._tokenizer.decode([token], special=True)
+    def _likely(self, token: int, logarithms: NDArray[np.float64]) -> TokenProbability:
+        text = self._tokenizer.decode_behind([token], special=True)
+        data = self._tokenizer.token_bytes(token) or text.encode()
+        return TokenProbability(text, data, _json_logarithm(logarithms[token]))
+
+
+def _cut(token: TokenProbability, count: int) -> TokenProbability:
+    """Return a token of which a stop text left `count` characters."""
+    text = token.text[:count]
+    return replace(token, text=text, data=text.encode())
 
 
 def _json_logarithm(logarithm: float) -> float:

@@ -94,10 +94,7 @@ class AnswerFormat:
         if not tokens:
             return None
         if self.is_chat:
-            content = [
-                _word(token.text, token.logprob) | {"top_logprobs": [_word(*top) for top in token.top]}
-                for token in tokens
-            ]
+            content = [_word(token) | {"top_logprobs": [_word(top) for top in token.top]} for token in tokens]
             return {"content": content, "refusal": None}
         offsets = []
         for token in tokens:
@@ -140,11 +137,10 @@ def _top(token: TokenProbability) -> dict[str, float] | None:
     if token.logprob is None:
         return None
     likeliest: dict[str, float] = {}
-    for text, logprob in (*token.top, (token.text, token.logprob)):
-        likeliest.setdefault(text, logprob)
+    for likely in (*token.top, token):
+        likeliest.setdefault(likely.text, likely.logprob or 0.0)
     return likeliest
 
 
-def _word(text: str, logprob: float | None) -> dict[str, Any]:
-    is_whole = "\N{REPLACEMENT CHARACTER}" not in text
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode()) if is_whole else None}
+def _word(token: TokenProbability) -> dict[str, Any]:
+    return {"token": token.text, "logprob": token.logprob, "bytes": list(token.data)}
