@@ -168,6 +168,49 @@ def values_of(key: str) -> tuple[Any, ...]:
     return (1, 2)
 
 
+def tensor_variants(
+    architecture: str,
+) -> Iterator[tuple[str, dict[str, Any], dict[str, np.ndarray], tuple[str, ...]]]:
+    """Yield a label, keys, tensors beside those of the sizes, and names of tensors that are left out."""
+    base = ARCHITECTURES[architecture]
+    shapes, rng = shapes_of(architecture, base), np.random.default_rng(5)
+    pairs = int(base.get("rope.dimension_count", 8)) // 2
+    factors = rng.uniform(1, 4, pairs).astype(np.float32)
+    yield "rope_freqs", base, {"rope_freqs.weight": factors}, ()
+    yield "rope_freqs", base | {"rope.scaling.factor": 2.0}, {"rope_freqs.weight": factors}, ()
+    yield "rope_freqs", base, {"rope_freqs.weight": np.ones_like(factors)}, ()
+    longer = {"rope_factors_long.weight": factors, "rope_factors_short.weight": factors / 2}
+    yield "rope_factors", base, longer, ()
+    head = {"output.weight": rng.normal(size=(VOCABULARY, 32)).astype(np.float32) / 4}
+    yield "output", base, head, ()
+    if "output.weight" in shapes:
+        yield "output", base, {}, ("output.weight",)
+    for name, size in (
+        ("attn_q", 32),
+        ("attn_output", 32),
+        ("ffn_up", 48),
+        ("ffn_norm", 32),
+        ("attn_sinks", 4),
+        ("attn_rel_b", 4),
+    ):
+        bias = rng.normal(size=size).astype(np.float32) * np.float32(0.3)
+        suffix = "weight" if name.startswith(("attn_sinks", "attn_rel")) else "bias"
+        added = {f"blk.{layer}.{name}.{suffix}": bias for layer in range(base["block_count"])}
+        if not added.keys() & shapes.keys():
+            yield name, base, added, ()
+    if architecture == "phi3":
+        inner, q = base["feed_forward_length"], 32
+        apart = {
+            f"blk.{i}.ffn_gate.weight": rng.normal(size=(inner, q)).astype(np.float32) / 5 for i in range(4)
+        }
+        yield "ffn_up", base, apart, ()
+    layers = {"gemma2": 46, "gemma3": 62}.get(architecture)
+    if layers is not None:  # the size of 27B has another scale of scores
+        lengths = {"attention.key_length": 16, "attention.value_length": 16, "rope.dimension_count": 16}
+        yield "block_count", base | lengths | {"block_count": layers}, {}, ()
+        yield "block_count", base | lengths, {}, ()
+
+
 def variants(architecture: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """Yield key, value and all keys of each variant, first ("", None) for none; None: the key is missing."""
     base = ARCHITECTURES[architecture]

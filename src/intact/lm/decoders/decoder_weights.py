@@ -169,22 +169,21 @@ class DecoderWeights:
 
     def _name_of(self, role: str, layer: int, part: str) -> tuple[str, slice | None]:
         """Return the tensor that holds a role, and the rows of it; None: all."""
-        name = f"{self._names[role].format(layer)}.{part}"
+        name = self._names[role].format(layer)
         fused, place = _FUSED.get(role, ("", 0))
         if fused == "gate_up" and not self.config.is_gated:
             fused = ""
-        whole = f"{self._names[fused].format(layer)}.{part}" if fused else ""
-        if whole not in self._stored or (
-            name in self._stored and (name != whole or not self._is_joined(whole))
-        ):
-            return name, None
+        whole = self._names[fused].format(layer) if fused else ""
+        is_alone = f"{name}.weight" in self._stored and (name != whole or not self._is_joined(whole))
+        if is_alone or f"{whole}.weight" not in self._stored:  # where a weight is, its bias is
+            return f"{name}.{part}", None
         parts = [each for each, (of, _) in _FUSED.items() if of == fused]
         rows = [_shape_of(self.config, each, part)[0] for each in parts]
-        return whole, slice(sum(rows[:place]), sum(rows[: place + 1]))
+        return f"{whole}.{part}", slice(sum(rows[:place]), sum(rows[: place + 1]))
 
     def _is_joined(self, name: str) -> bool:
-        """Return whether the tensor that is called `up` holds a gate, too: GGUF files have no gate then."""
-        return name.replace("ffn_up", "ffn_gate") not in self._stored
+        """Return whether the layer that is called `up` holds a gate, too: GGUF files have no gate then."""
+        return f"{name.replace('ffn_up', 'ffn_gate')}.weight" not in self._stored
 
     def _is_turned(self, role: str) -> bool:
         """Return whether files hold the weight of a role as [inputs, outputs]."""

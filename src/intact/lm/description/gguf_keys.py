@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,28 +28,33 @@ class _Architecture:
         family: Whose layers it has.
         window: By default; None: the key is not read.
         window_period: Every so many layers one has no window.
-        caps: Of scores and of logits by default; None: these keys are not read.
+        score_cap, logit_cap: By default; None: the key is not read.
         scales: Whether the keys of Granite's factors are read.
         unrotated_period: Every so many layers one does not rotate.
+        has_partial_rotary: Whether heads may rotate in part.
         large: Number of layers of the size whose scores are scaled by the width of the residual stream.
     """
 
     family: DecoderFamily
     window: int | None = None
     window_period: int = 0
-    caps: tuple[float, float] | None = None
+    score_cap: float | None = None
+    logit_cap: float | None = None
     scales: bool = False
     unrotated_period: int = 0
+    has_partial_rotary: bool = False
     large: int = 0
 
 
 ARCHITECTURES: Mapping[str, _Architecture] = {
-    **{name: _Architecture(FAMILIES[name]) for name in ("llama", "qwen2", "qwen3", "phi3", "gemma", "gpt2",
-                                                        "starcoder2")},
+    **{name: _Architecture(FAMILIES[name]) for name in ("llama", "qwen2", "qwen3", "gpt2", "starcoder2")},
+    **{name: _Architecture(FAMILIES[name], has_partial_rotary=True) for name in ("phi3", "gemma")},
     "smollm3": _Architecture(FAMILIES["smollm3"], unrotated_period=4),
     "granite": _Architecture(FAMILIES["granite"], scales=True),
-    "gemma2": _Architecture(FAMILIES["gemma2"], window=4096, window_period=2, caps=(50.0, 30.0), large=46),
-    "gemma3": _Architecture(FAMILIES["gemma3_text"], window=0, window_period=6, caps=(0.0, 0.0), large=62),
+    "gemma2": _Architecture(FAMILIES["gemma2"], window=4096, window_period=2, score_cap=50.0, logit_cap=30.0,
+                            has_partial_rotary=True, large=46),
+    "gemma3": _Architecture(FAMILIES["gemma3_text"], window=0, window_period=6, logit_cap=0.0,
+                            has_partial_rotary=True, large=62),
 }  # fmt: skip
 """By general.architecture. Source: llama.cpp, `load_hparams`, 2026."""
 
@@ -116,7 +121,6 @@ class _KeyReader:
         rotary, local = self._rotaries(head_size, divisors, bool(windowed))
         epsilon = "layer_norm_epsilon" if family.is_layer_norm else "layer_norm_rms_epsilon"
         embedding = float(np.float32(math.sqrt(hidden))) if family.scales_embedding else 1.0
-        caps = about.caps or (0.0, 0.0)
         config = DecoderConfig(
             family=self._name, layers=layers, hidden=hidden, inner=self._same("feed_forward_length", layers),
             vocabulary=self._vocabulary(), heads=heads, kv_heads=kv_heads, head_size=head_size,
@@ -129,8 +133,8 @@ class _KeyReader:
             residual_scale=self._factor("residual_scale", 1.0),
             logit_divisor=self._factor("logit_scale", 1.0),
             attention_scale=self._scale(layers, hidden, heads, head_size),
-            attention_cap=self._number("attn_logit_softcapping", caps[0]) if about.caps else 0.0,
-            logit_cap=self._number("final_logit_softcapping", caps[1]) if about.caps else 0.0,
+            attention_cap=self._cap("attn_logit_softcapping", about.score_cap),
+            logit_cap=self._cap("final_logit_softcapping", about.logit_cap),
             is_layer_norm=family.is_layer_norm, is_gated=family.is_gated,
             learned_positions=family.learned_positions,
         )  # fmt: skip
@@ -193,10 +197,18 @@ class _KeyReader:
             else "silu"
         )
 
+    def _cap(self, key: str, default: float | None) -> float:
+        """Return a bound of tanh, 0 for none; where the key is not read, it is left to be refused."""
+        if default is None:
+            return 0.0
+        return self._fields.number(self._key(key), default, least=1e-6 if default else 0.0)
+
     def _factor(self, key: str, otherwise: float) -> float:
-        """Return one of Granite's factors; 0 means 1."""
+        """Return one of Granite's factors; 0 means 1, but that logits are not divided by it."""
         if not self._architecture.scales:
             return otherwise
+        if key == "logit_scale" and not self._number(key):
+            self._fields.refuse(self._key(key), "another number than 0")
         return self._number(key, 0.0) or otherwise
 
     def _scale(self, layers: int, hidden: int, heads: int, head_size: int) -> float:
@@ -222,28 +234,53 @@ class _KeyReader:
             self._fields.require(key, (0,), _OFF)
             return 0, frozenset()
         window = min(self._fields.integer(key, about.window), _SIZE)
-        period = about.window_period
-        return window, frozenset(layer for layer in range(layers) if window and (layer + 1) % period)
+        if about.window and not window:  # llama.cpp then attends to nothing
+            self._fields.refuse(key, "1 or more")
+        pattern = self._key("attention.sliding_window_pattern")
+        if not window:
+            self._fields.harmless({pattern: "no layer has a window"})
+            return 0, frozenset()
+        period = self._fields.integer(pattern, about.window_period)
+        return window, frozenset(layer for layer in range(layers) if not period or (layer + 1) % period)
+
+    def _pairs(self, head_size: int) -> int:
+        """Return how many pairs of a head rotate."""
+        key = self._key("rope.dimension_count")
+        width = self._integer("rope.dimension_count", head_size)
+        if key in self._fields and (width > head_size or width % 2):
+            raise self._fields.contradiction(key, self._shown_head(head_size), "an even number, at most that")
+        if width != head_size and not self._architecture.has_partial_rotary:
+            self._fields.refuse(key, f"{head_size}: the architecture rotates whole heads")
+        return max(width // 2, 1)
+
+    def _shown_head(self, head_size: int) -> str:
+        """Return how long heads are, with the keys that say so."""
+        length = self._key("attention.key_length")
+        heads = f"{self._key('embedding_length')} / {self._key('attention.head_count')}"
+        return f"heads have {head_size} by {length if length in self._fields else heads}"
 
     def _rotaries(
         self, head_size: int, divisors: tuple[float, ...], has_windows: bool
     ) -> tuple[RotaryEmbedding, RotaryEmbedding | None]:
         """Return the rotation, and that of layers with a window where it is another one."""
-        pairs = self._integer("rope.dimension_count", head_size) // 2 or 1
-        base = self._number("rope.freq_base", 10000.0)
+        pairs = self._pairs(head_size)
+        base, swa = self._number("rope.freq_base", 10000.0), self._key("rope.freq_base_swa")
         kind = self._fields.choice(self._key("rope.scaling.type"), ("none", "linear"), "linear")
         # The older key counts where the newer one is missing.
         older = self._number("rope.scale_linear", 0.0)
         factor = self._number("rope.scaling.factor", older) or 1.0
         factor = 1.0 if kind == "none" else factor
+        scaled = (
+            RotaryEmbedding(base, pairs) if factor == 1.0 else RotaryEmbedding(base, pairs, "linear", factor)
+        )
         if divisors:
             whole = tuple(divisor * factor for divisor in divisors)
-            rotary = RotaryEmbedding(base, pairs, "factors", divisors=whole)
-        elif factor != 1.0:
-            rotary = RotaryEmbedding(base, pairs, "linear", factor)
-        else:
-            rotary = RotaryEmbedding(base, pairs)
-        if self._name != "gemma3":
-            return rotary, None
-        local = RotaryEmbedding(self._number("rope.freq_base_swa", _LOCAL_BASE), pairs)
-        return rotary, local if has_windows else None
+            scaled = RotaryEmbedding(base, pairs, "factors", divisors=whole)
+        if not self._architecture.window_period:
+            return scaled, None
+        if not has_windows:
+            self._fields.harmless({swa: "no layer has a window"})
+            return scaled, None
+        if self._name == "gemma2":
+            return scaled, replace(scaled, base=self._fields.number(swa, base))
+        return scaled, RotaryEmbedding(self._fields.number(swa, _LOCAL_BASE), pairs)
