@@ -3,8 +3,8 @@
 python -m tests.lm.gguf_key_sweep [--record] [ARCHITECTURE ...]
 
 Needs the package xllamacpp, which is llama.cpp. A child process runs it, because it ends the process where
-a file contradicts itself. `--record` stores the logarithms of probabilities in `gguf_keys.npz`, where they are others than those of the
-first file of an architecture.
+a file contradicts itself. `--record` stores logarithms of probabilities in `gguf_keys.npz`, where they are
+others than those of the first file of an architecture.
 """
 
 from __future__ import annotations
@@ -73,16 +73,31 @@ class Llama:
         self._end = -1
 
     def log_probabilities(self, path: Path) -> np.ndarray | None:
-        """Return what llama.cpp computes; None where it refuses the file."""
+        """Return what llama.cpp computes; None where it refuses the file.
+
+        A child that ends behind its answer makes the next request fail, which is why each is tried twice.
+        """
+        for _ in range(2):
+            if self._ask(path):
+                break
+        result = Path(f"{path}.npy")
+        return np.load(result) if result.is_file() else None
+
+    def _ask(self, path: Path) -> bool:
+        """Return whether the child answered."""
         if self._child is None or self._child.poll() is not None:
             self._start()
         assert self._child is not None and self._child.stdin is not None
-        self._child.stdin.write(f"{path}\n")
-        self._child.stdin.flush()
-        if not os.read(self._end, 1):
+        try:
+            self._child.stdin.write(f"{path}\n")
+            self._child.stdin.flush()
+        except BrokenPipeError:
             self._child.wait()
-        result = Path(f"{path}.npy")
-        return np.load(result) if result.is_file() else None
+            return False
+        if os.read(self._end, 1):
+            return True
+        self._child.wait()
+        return False
 
     def _start(self) -> None:
         if self._end >= 0:

@@ -14,6 +14,7 @@ from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.formats import GgufWeights, WeightFiles, floats_of, open_weights, take_rows
 from intact.lm.decoders.module_weights import ModuleWeights, is_module
 from intact.lm.description.decoder_config import DecoderConfig, wrong_values
+from intact.lm.description.foreign_paths import refuse_foreign
 from intact.lm.description.read_description import DIVISORS, read_description
 from intact.numerics import BlockWeights
 
@@ -59,6 +60,16 @@ _GGUF = {
 }  # fmt: skip
 
 
+_SIZE_FIELDS = {
+    **dict.fromkeys("qo", ("attention.head_count", "num_attention_heads")),
+    **dict.fromkeys("kv", ("attention.head_count_kv", "num_key_value_heads")),
+    **dict.fromkeys(("gate", "up", "down"), ("feed_forward_length", "intermediate_size")),
+    **dict.fromkeys(("embedding", "head"), ("vocab_size", "vocab_size")),
+    "positions": ("context_length", "max_position_embeddings"),
+}  # fmt: skip
+"""Fields of GGUF files and of config.json that say how many rows weights have."""
+
+
 class DecoderWeights:
     """Gives the weights of a decoder, one at a time.
 
@@ -82,7 +93,9 @@ class DecoderWeights:
             self._files: WeightFiles = files
             self.path = Path(files.where)
         else:
-            self._files, self.path = open_weights(source, accepted), Path(source)
+            self.path = Path(source)
+            refuse_foreign(self.path)
+            self._files = open_weights(source, accepted)
         names = frozenset(self._files.names)
         self.metadata: dict[str, Any] = {}
         if isinstance(self._files, GgufWeights):
@@ -185,6 +198,13 @@ class DecoderWeights:
         """Return whether the layer that is called `up` holds a gate, too: GGUF files have no gate then."""
         return f"{name.replace('ffn_up', 'ffn_gate')}.weight" not in self._stored
 
+    def _size_field(self, role: str) -> str:
+        """Return the field that says how many rows or columns the weight of a role has, for errors."""
+        names = _SIZE_FIELDS.get(role)
+        if names is None:
+            return ""
+        return f", as {self.config.family}.{names[0]} says" if self.metadata else f", as {names[1]} says"
+
     def _is_turned(self, role: str) -> bool:
         """Return whether files hold the weight of a role as [inputs, outputs]."""
         place = _FUSED.get(role, (role, 0))[0]
@@ -209,9 +229,11 @@ class DecoderWeights:
         if rows is not None and len(tensor.shape) > 0 and tensor.shape[0] >= rows.stop:
             tensor = take_rows(tensor, rows) if isinstance(tensor, BlockWeights) else tensor[rows]
         if tuple(tensor.shape) != expected:
+            source = self._size_field(role)
             raise FileFormatError(
-                f"tensor '{name}'", f"shape {tuple(tensor.shape)}", str(expected), "download the model again"
-            )
+                f"tensor '{name}'", f"shape {tuple(tensor.shape)}", f"{expected}{source}",
+                "correct the one that is wrong" if source else "download the model again",
+            )  # fmt: skip
         return tensor
 
 

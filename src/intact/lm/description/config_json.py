@@ -46,10 +46,15 @@ def config_from_json(fields: MetadataFields) -> DecoderConfig:
         UnsupportedError: Another family, or a variant that is not computed.
         FileFormatError: A field is missing or of another kind, or two contradict each other.
     """
-    return _ConfigReader(fields, _family_of(fields)).read()
+    return _ConfigReader(fields, family_of(fields)).read()
 
 
-def _family_of(fields: MetadataFields) -> DecoderFamily:
+def family_of(fields: MetadataFields) -> DecoderFamily:
+    """Return the family that config.json names.
+
+    Raises:
+        UnsupportedError: Another one, or a model that reads more than text.
+    """
     kind = fields.take("model_type")
     if kind not in FAMILIES or any(key in fields for key in _MODALITIES[:1]):
         if beside := [key for key in _MODALITIES if key in fields]:

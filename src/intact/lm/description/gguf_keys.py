@@ -58,6 +58,14 @@ ARCHITECTURES: Mapping[str, _Architecture] = {
 }  # fmt: skip
 """By general.architecture. Source: llama.cpp, `load_hparams`, 2026."""
 
+_IMAGES = ("the part of a model that reads images or sound", "give the file of its language model")
+_OTHER_FILES: Mapping[Any, tuple[str, str]] = {
+    "adapter": ("an adapter", "merge it into its model by llama.cpp's llama-export-lora"),
+    **dict.fromkeys(("mmproj", "clip", "clip-vision"), _IMAGES),
+    "imatrix": ("statistics of activations", "give the file of the model"),
+    "controlvector": ("a control vector", "give the file of the model"),
+}  # fmt: skip
+"""By general.type or general.architecture: what a file without a language model is, and what to do."""
 _NAMES = "it names where the file comes from"
 _HARMLESS_PREFIXES = {
     "general.": _NAMES, "quantize.": "it says how the file was quantized",
@@ -91,12 +99,15 @@ def config_from_gguf(
         UnsupportedError: Another architecture, or a variant that is not computed.
         FileFormatError: A key is missing or of another kind, or two contradict each other.
     """
-    if fields.take("general.type", "model") != "model":
+    kind, name = fields.take("general.type", "model"), fields.take("general.architecture")
+    for key, value in (("general.type", kind), ("general.architecture", name)):
+        if isinstance(value, str) and value in _OTHER_FILES:
+            what, fix = _OTHER_FILES[value]
+            raise UnsupportedError(fields.file, f"{what} ({key} = {value!r})", "a language model", fix)
+    if kind != "model":
         raise UnsupportedError(
-            fields.file, f"a file of the type {fields.take('general.type')!r:.40}", "a model",
-            "give the model that it belongs to, with the adapter merged",
-        )  # fmt: skip
-    name = fields.take("general.architecture")
+            fields.file, f"general.type = {kind!r:.40}", "a model", "give the file of a language model"
+        )
     if name not in ARCHITECTURES:
         raise UnsupportedError(
             fields.file, f"a model of the architecture {name!r:.40}", ", ".join(ARCHITECTURES),

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from intact.errors import UnsupportedError
 from intact.formats import GgufWeights, WeightFiles, floats_of
 from intact.formats.metadata_fields import FieldUse
 from intact.lm.description.chat_templates import folder_chat_templates, gguf_chat_templates
@@ -95,11 +94,6 @@ def _check_genai(folder: Path, accepted: Collection[str]) -> None:
 
 
 def _of_folder(files: WeightFiles, folder: Path, accepted: Collection[str]) -> ModelDescription:
-    if (folder / "adapter_config.json").is_file() and not files.config:
-        raise UnsupportedError(
-            str(folder), "an adapter (adapter_config.json) without its model", "a whole model",
-            "merge the adapter into its model, by peft's merge_and_unload, and save that",
-        )  # fmt: skip
     sources = ModelFiles(folder, accepted, {CONFIG: files.config})
     config = sources.fields(CONFIG)
     own = "its fields follow" if files.field_uses else "the weights are taken as they are"
