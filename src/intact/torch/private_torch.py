@@ -24,7 +24,7 @@ from intact.errors import UnsupportedError
 
 try:
     import torch._functorch.config
-    from torch._C import DisableTorchFunction
+    from torch._C import DisableTorchFunction, DisableTorchFunctionSubclass
     from torch._dispatch.python import enable_python_dispatcher
     from torch._guards import detect_fake_mode
     from torch._ops import OperatorBase, OpOverload
@@ -46,9 +46,10 @@ except (ImportError, AttributeError) as error:
     ) from error  # fmt: skip
 
 __all__ = [
-    "BatchNorm", "ConvNd", "ConvTransposeNd", "DisableTorchFunction", "FakeTensor", "FunctionalTensorMode",
-    "OpOverload", "OperatorBase", "TorchPart", "TorchDispatchMode", "TracerWarning", "detect_fake_mode",
-    "disable_current_modes", "enable_python_dispatcher", "is_fx_tracing", "pytree", "unset_fake_temporarily",
+    "BatchNorm", "ConvNd", "ConvTransposeNd", "DisableTorchFunction", "DisableTorchFunctionSubclass",
+    "FakeTensor", "FunctionalTensorMode", "OpOverload", "OperatorBase", "TorchPart",
+    "TorchDispatchMode", "TracerWarning", "detect_fake_mode", "disable_current_modes",
+    "enable_python_dispatcher", "is_fx_tracing", "pytree", "unset_fake_temporarily",
 ]  # fmt: skip
 
 

@@ -5,9 +5,7 @@ Rules and kernels know those.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -15,7 +13,7 @@ import onnx_ir as ir
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, drop_unused, take_place
 from intact.graph.core.quantization_view import is_op
-from intact.graph.rewrites.einsum_terms import expand_ellipsis, first_two, spare_letter
+from intact.graph.rewrites.einsum_terms import Product, expand_ellipsis, merge_shape, split_products
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 
@@ -50,7 +48,7 @@ def _decompose_einsum(node: ir.Node, scene: Scene) -> Outcome:
     if equation is not None and len(node.inputs) == 1:
         what = _turn(node, equation, scene.names)
         return None if what is None else f"an Einsum is {what}"
-    products = [] if equation is None else _products(equation, _sizes(equation, node.inputs))
+    products = [] if equation is None else split_products(equation, _sizes(equation, node.inputs))
     if not products:
         return None
     for product in products[:-1]:
@@ -90,21 +88,7 @@ def _sizes(equation: str, operands: Sequence[ir.Value | None]) -> dict[str, int]
     return {axis: size for axis, size in only.items() if isinstance(size, int)}
 
 
-def _products(equation: str, sizes: Mapping[str, int]) -> list[_Product]:
-    """Split an equation into products of two operands: the first two, then their result and the next.
-
-    Empty where a product is of another kind.
-    """
-    candidates: list[_Product | None] = []
-    while equation.count(",") > 1:
-        first, equation = first_two(equation)
-        candidates.append(_product(first, sizes))
-    candidates.append(_product(equation, sizes))
-    products = [product for product in candidates if product is not None]
-    return products if len(products) == len(candidates) else []
-
-
-def _first_two(node: ir.Node, product: _Product, names: Namer) -> ir.Node:
+def _first_two(node: ir.Node, product: Product, names: Namer) -> ir.Node:
     """Insert an Einsum of the first two operands of a node, which reads its result in their place."""
     graph, (a, b, *rest) = node.graph, node.inputs
     assert isinstance(graph, ir.Graph)
@@ -125,101 +109,7 @@ def _is_float(value: ir.Value | None) -> bool:
     return value is not None and (value.dtype is None or value.dtype.is_floating_point())
 
 
-@dataclass(frozen=True)
-class _Product:
-    """An Einsum of two operands as one node; letters are axes.
-
-    Attributes:
-        kind: "MatMul" or "Mul".
-        terms: The axes of both operands.
-        wanted: Those that the node reads each of them with, summed ones last (of the right operand of a
-            MatMul in front of the last); one that it does not have is of size 1 there.
-        order: Which operand is on the left, and which on the right.
-        output_axes: The axes of the node's output. A Mul still has those that are summed behind it, and a
-            MatMul with a vector has one of size 1.
-        answer: Those of what Einsum makes.
-        summed: Those that are summed.
-        sizes: Of the summed ones, where a MatMul sums more than one.
-        width: Of its columns then; -1 where that is not known.
-        columns: The axes that are its columns, of these sizes; none where one axis is all of them.
-    """
-
-    kind: str
-    terms: tuple[str, str]
-    wanted: tuple[str, str]
-    order: tuple[int, int]
-    output_axes: str
-    answer: str
-    summed: str
-    sizes: tuple[int, ...] = ()
-    width: int = -1
-    columns: tuple[int, ...] = ()
-
-    @property
-    def what(self) -> str:
-        return f"a {self.kind}" + (" and a ReduceSum" if self.kind == "Mul" and self.summed else "")
-
-    def stays(self, operand: int) -> bool:
-        """Return whether the node reads the operand as it is."""
-        return self.wanted[operand] == self.terms[operand] and not _merge_shape(self, operand)
-
-
-def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
-    """Parse `equation` into a product; None if it is none."""
-    left, arrow, answer = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if not arrow or "." in equation or len(terms) != 2 or any(len(set(t)) < len(t) for t in (*terms, answer)):
-        return None
-    a, b = terms
-    summed = "".join(axis for axis in a if axis in b and axis not in answer)
-    own = [
-        [axis for axis in answer if axis in term and axis not in other] for term, other in ((a, b), (b, a))
-    ]
-    if {*a, *b} != {*answer, *summed}:
-        return None
-    if not summed or not any(own):
-        wanted = [_without_front(answer + summed, term) for term in terms]
-        return _Product("Mul", (a, b), (wanted[0], wanted[1]), (0, 1), answer + summed, answer, summed)
-    if len(summed) > 1 and not all(axis in sizes for axis in summed):
-        return None
-    if all(own):
-        rows, columns = own[0][-1], own[1][-1]
-        order = (0, 1) if answer.index(rows) < answer.index(columns) else (1, 0)
-        if order == (1, 0):
-            rows, columns = columns, rows
-    else:  # a vector, or several: the answer has no columns
-        order = (0, 1) if own[0] else (1, 0)
-        rows, columns = own[order[0]][-1], spare_letter(equation)
-    if all(own):
-        columns = _run(answer, columns, [axis for axis in own[order[1]] if axis in sizes])
-    lead = "".join(axis for axis in answer if axis not in rows + columns)
-    tails = {order[0]: rows + summed, order[1]: summed + columns}
-    wanted = [_without_front(lead, term) + tails[i] for i, term in enumerate(terms)]
-    merged = tuple(sizes[axis] for axis in summed) if len(summed) > 1 else ()
-    spread = tuple(sizes[axis] for axis in columns) if len(columns) > 1 else ()
-    output_axes, width = (
-        lead + rows + columns,
-        prod(spread) if spread else sizes.get(columns, -1 if all(own) else 1),
-    )
-    order_of = (a, b), (wanted[0], wanted[1]), order
-    return _Product("MatMul", *order_of, output_axes, answer, summed, merged, width, spread)
-
-
-def _run(answer: str, last: str, rest: Sequence[str]) -> str:
-    """Return the axes of the answer side by side up to `last`, as far as they are among `rest`."""
-    first = end = answer.index(last)
-    while last in rest and first and answer[first - 1] in rest:
-        first -= 1
-    return answer[first : end + 1]
-
-
-def _without_front(lead: str, term: str) -> str:
-    """Return the axes of `lead` from the first one on that `term` has: shapes are matched from the back."""
-    places = [place for place, axis in enumerate(lead) if axis in term]
-    return lead[places[0] :] if places else ""
-
-
-def _open(node: ir.Node, product: _Product, names: Namer) -> None:
+def _open(node: ir.Node, product: Product, names: Namer) -> None:
     graph, (old, name) = node.graph, (node.outputs[0], node.name or "einsum")
     assert isinstance(graph, ir.Graph)
     insert = Inserter(graph, node, names)
@@ -239,7 +129,7 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
     drop_unused(graph, *old_inputs)
 
 
-def _answer(insert: Inserter, name: str, value: ir.Value, product: _Product, old: ir.Value) -> ir.Value:
+def _answer(insert: Inserter, name: str, value: ir.Value, product: Product, old: ir.Value) -> ir.Value:
     """Turn the output of the product into that of the Einsum."""
     if product.columns:
         size = np.array(
@@ -273,14 +163,14 @@ def _order_axes(
     return insert.node("Transpose", [value], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
 
 
-def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: _Product, operand: int) -> ir.Value:
+def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: Product, operand: int) -> ir.Value:
     """Order an operand's axes as the product wants them."""
     if product.stays(operand):
         return x
     term, wanted = product.terms[operand], product.wanted[operand]
     perm = [term.index(axis) for axis in wanted if axis in term]
     missing = [place for place, axis in enumerate(wanted) if axis not in term]
-    size = _merge_shape(product, operand)
+    size = merge_shape(product, operand)
     if x.is_initializer() and x.const_value is not None:
         array = np.expand_dims(x.const_value.numpy().transpose(perm), tuple(missing))
         if size:
@@ -295,16 +185,6 @@ def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: _Product
         shape = insert.constant(f"{name}.size{operand}", np.array(size, np.int64))
         x = insert.node("Reshape", [x, shape], f"{name}.flat{operand}", dtype=x.dtype, shape=None)
     return x
-
-
-def _merge_shape(product: _Product, operand: int) -> list[int]:
-    """Return the shape of an operand as Reshape takes it where several of its axes become one; else none."""
-    left, several = operand == product.order[0], product.sizes
-    if not several and (left or not product.columns):
-        return []
-    front = len(product.wanted[operand]) - len(product.summed) - (1 if left else max(len(product.columns), 1))
-    merged_size = prod(several) if several else 0
-    return [0] * (front + 1) + [merged_size] if left else [0] * front + [merged_size, product.width]
 
 
 EINSUM = Rewrite(

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from intact.torch.exact.function_handlers import DECOMPOSED, HANDLERS, NoEngineStep
-from intact.torch.exact.tensor_grids import MOVES, TensorGrids
+from intact.torch.exact.tensor_grids import MOVES, CarriesGrid, TensorGrids
 from intact.torch.exact.torch_steps import note_torch_step
 from intact.torch.operators.fake_quantize import is_tracing
 from intact.torch.private_torch import is_in_functorch
 from intact.torch.tracing.function_names import function_of
 
-__all__ = ["exact_functions"]
+__all__ = ["ExactMode", "exact_functions", "has_engine_form", "is_exact", "is_suspended", "torch_functions"]
 
 _local = threading.local()
 
@@ -37,7 +37,7 @@ def exact_functions(model: nn.Module) -> Iterator[None]:
         return
     _local.open = True
     try:
-        with _Exact():
+        with ExactMode():
             yield
     finally:
         _local.open = False
@@ -54,12 +54,19 @@ def torch_functions() -> Iterator[None]:
         _local.suspended = before
 
 
+def is_exact() -> bool:
+    """Return whether `exact_functions` is open in this thread."""
+    return bool(getattr(_local, "open", False))
+
+
 def is_suspended() -> bool:
     """Return whether `torch_functions` is open in this thread."""
     return bool(getattr(_local, "suspended", False))
 
 
-class _Exact(TorchFunctionMode):
+class ExactMode(TorchFunctionMode):
+    """Computes what the engine computes; holds the grids of the tensors that pass."""
+
     def __init__(self) -> None:
         super().__init__()
         self.grids = TensorGrids()
@@ -71,12 +78,23 @@ class _Exact(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if any(issubclass(kind, CarriesGrid) for kind in types):
+            if not has_engine_form(func):
+                return func(*args, **kwargs)
+            args, kwargs, _ = self.grids.take_in(args, kwargs)
+        args, kwargs = _usual_form(args, kwargs)
+        info = function_of(func)
+        name = info.name
+        operands = (*args, *kwargs.values())
+        is_real = "out" not in kwargs and _is_real(operands)
+        if is_real and name in DECOMPOSED and name not in self._running_decomposed:
+            result = self._run_decomposed(name, args, kwargs)
+            if result is not None:
+                return _write_if_inplace(info.writes, args, result)
         body = _body(func) if isinstance(func, FunctionType) else None
         if body is not None:
             with self:
                 return body(*args, **kwargs)
-        info = function_of(func)
-        name = info.name
         if name == "fake_quantize":
             result = func(*args, **kwargs)
             self.grids.put_quantized(result, args)
@@ -86,18 +104,7 @@ class _Exact(TorchFunctionMode):
             if args:
                 self.grids.put_moved(name, result, func, args, kwargs)
             return result
-        operands = (*args, *kwargs.values())
-        if "out" in kwargs or not _is_real(operands):
-            note_torch_step(name, operands)
-            return func(*args, **kwargs)
-        if name in DECOMPOSED and name not in self._running_decomposed:
-            self._running_decomposed.add(name)
-            try:
-                with self:
-                    return _write_if_inplace(info.writes, args, DECOMPOSED[name](*args, **kwargs))
-            finally:
-                self._running_decomposed.discard(name)
-        handler = HANDLERS.get(name)
+        handler = HANDLERS.get(name) if is_real else None
         if handler is None:
             note_torch_step(name, operands)
             return func(*args, **kwargs)
@@ -108,6 +115,25 @@ class _Exact(TorchFunctionMode):
             return func(*args, **kwargs)
         return _write_if_inplace(info.writes, args, result)
 
+    def _run_decomposed(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the calls that a function consists of give; None where it is no such calls."""
+        self._running_decomposed.add(name)
+        try:
+            with self:
+                return DECOMPOSED[name](*args, **kwargs)
+        except NoEngineStep:
+            return None
+        finally:
+            self._running_decomposed.discard(name)
+
+
+def _usual_form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with the input in front, and without an `out` that is None."""
+    first = (kwargs["input"],) if not args and "input" in kwargs else ()
+    left_out = {"input"} if first else set()
+    left_out |= {"out"} if kwargs.get("out", first) is None else set()
+    return (*first, *args), {name: x for name, x in kwargs.items() if name not in left_out}
+
 
 def _write_if_inplace(writes: bool, args: tuple[Any, ...], result: Any) -> Any:
     return args[0].copy_(result) if writes else result
@@ -116,13 +142,27 @@ def _write_if_inplace(writes: bool, args: tuple[Any, ...], result: Any) -> Any:
 def _is_real(operands: tuple[Any, ...]) -> bool:
     """Return whether all floats among the operands are tensors that the engine's steps take."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
-    if not tensors and operands and isinstance(operands[0], (tuple, list)):
-        tensors = [x for x in operands[0] if isinstance(x, Tensor)]
+    if not tensors:
+        lists = (x for x in operands if isinstance(x, (tuple, list)))
+        tensors = [x for x in next(lists, ()) if isinstance(x, Tensor)]
     floats = [x for x in tensors if x.is_floating_point()]
     return bool(floats) and all(
         x.dtype == torch.float32 and x.device.type == "cpu" and x.layout == torch.strided and x.numel()
         for x in floats
     )  # fmt: skip
+
+
+_FUNCTION_MODULES = ("torch.functional", "torch.nn.functional")
+
+
+@functools.cache
+def has_engine_form(func: Any) -> bool:
+    """Return whether `ExactMode` does with a function what PyTorch does not."""
+    name = function_of(func).name
+    if name in MOVES or name in DECOMPOSED or name in HANDLERS or name == "fake_quantize":
+        return True
+    is_written_in_python = isinstance(func, FunctionType) and func.__module__ in _FUNCTION_MODULES
+    return is_written_in_python and _body(func) is not None
 
 
 @functools.cache

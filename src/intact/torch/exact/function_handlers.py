@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from intact.torch.exact import functions, matrix_products, pool_and_resize, recurrent
+from intact.torch.exact import contractions, functions, matrix_products, pool_and_resize, recurrent
 from intact.torch.exact.elementwise import ELEMENTWISE, Handler, NoEngineStep, engine_function
 from intact.torch.exact.exact_operator import exact
 from intact.torch.exact.tensor_grids import TensorGrids
@@ -247,6 +247,17 @@ def _conv(rank: int) -> Handler:
     return handler
 
 
+def _convolution(
+    grids: TensorGrids, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    dilation: Any, transposed: bool, output_padding: Any, groups: int,
+) -> Tensor:  # fmt: skip
+    rank = weight.dim() - 2
+    if transposed:
+        convolve = _conv_transpose(rank)
+        return convolve(grids, input, weight, bias, stride, padding, output_padding, groups, dilation)  # type: ignore[no-any-return]
+    return _conv(rank)(grids, input, weight, bias, stride, padding, dilation, groups)  # type: ignore[no-any-return]
+
+
 def _conv_transpose(rank: int) -> Handler:
     def handler(
         grids: TensorGrids, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
@@ -437,7 +448,7 @@ def _with_alpha(function: Callable[[Any, Any], Tensor]) -> Handler:
 
 DECOMPOSED: dict[str, Handler] = {
     name: _decompose(name) for name in ("scaled_dot_product_attention", "glu", "addcmul", "addcdiv", "lerp")
-}
+} | {"einsum": contractions.einsum, "inner": contractions.inner, "tensordot": contractions.tensordot}
 """Functions that consist of calls of others, each of which has a handler or is torch's own."""
 
 HANDLERS: dict[str, Handler] = {
@@ -452,7 +463,8 @@ HANDLERS: dict[str, Handler] = {
     "add": _with_alpha(torch.add), "sub": _with_alpha(torch.sub), "subtract": _with_alpha(torch.sub),
     "addmm": _addmm, "baddbmm": _baddbmm, "batch_norm": _batch_norm, "bmm": _mm,
     "conv1d": _conv(1), "conv2d": _conv(2), "conv3d": _conv(3), "conv_transpose1d": _conv_transpose(1),
-    "conv_transpose2d": _conv_transpose(2), "conv_transpose3d": _conv_transpose(3), "cumsum": _cumsum,
+    "conv_transpose2d": _conv_transpose(2), "conv_transpose3d": _conv_transpose(3),
+    "convolution": _convolution, "cumsum": _cumsum,
     "group_norm": _group_norm,
     "instance_norm": _instance_norm, "layer_norm": _layer_norm, "linalg_norm": _linalg_norm,
     "linalg_vector_norm": _norm,

@@ -15,7 +15,7 @@ from torch import Tensor
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.private_torch import version_of
 
-__all__ = ["TensorGrid", "TensorGrids", "MOVES"]
+__all__ = ["MOVES", "CarriesGrid", "GridClaim", "TensorGrid", "TensorGrids", "grid_of"]
 
 _BYTES, _WORDS = 8, 16
 """Bits of codes that all integer steps read, and those that layers with weights read too (N62)."""
@@ -37,8 +37,14 @@ class TensorGrid:
         """Return n of each element, float32."""
         return torch.round(x / self.scale)
 
+    def has_all(self, x: Tensor) -> bool:
+        """Return whether all elements of a tensor are on the grid."""
+        with torch.no_grad():
+            numbers = self.numbers(x)
+            return bool(((numbers * self.scale == x) & (numbers.abs() <= self.reach)).all())
 
-def _grid_of(
+
+def grid_of(
     x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: Any, narrow: bool
 ) -> TensorGrid | None:
     """Return the grid of a call of `intact::fake_quantize`; None where integer layers do not multiply such
@@ -52,6 +58,40 @@ def _grid_of(
     reach = int(max((spec.qmax - zero).max(), (zero - spec.qmin).max()))
     scale = torch.tensor(grid.scale)
     return TensorGrid(scale if scale.numel() == 1 and not spec.axes else scale.reshape(grid.keepdims), reach)
+
+
+@dataclass(eq=False)
+class GridClaim:
+    """What is known of the memory of tensors that carry a grid.
+
+    Attributes:
+        version: How often it had been written to.
+        is_doubtful: Whether it may have been written to where PyTorch does not count.
+    """
+
+    version: int
+    is_doubtful: bool = False
+
+    @classmethod
+    def of(cls, x: Tensor) -> GridClaim:
+        """Return the claim of a tensor that a quantizer has just written."""
+        return cls(_version(x))
+
+
+class CarriesGrid(Tensor):
+    """A tensor with a grid of its own: see `intact.torch.exact.grid_tensor`."""
+
+    _claim: GridClaim
+    _grid: TensorGrid
+
+    def valid_grid(self, plain: Tensor) -> TensorGrid | None:
+        """Return the grid; None where the elements are no longer on it.
+
+        Args:
+            plain: The same tensor as an ordinary one.
+        """
+        written = self._claim.is_doubtful or self._claim.version != _version(plain)
+        return self._grid if not written or self._grid.has_all(plain) else None
 
 
 class TensorGrids:
@@ -80,49 +120,74 @@ class TensorGrids:
             key = id(x)
             self._entries[key] = weakref.ref(x, lambda _: self._entries.pop(key, None)), _version(x), grid
 
+    def take_in(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, Any, list[tuple[Tensor, CarriesGrid]]]:
+        """Return the arguments of a call with ordinary tensors, and record the grids that these carried.
+
+        Returns:
+            Positional and named arguments; and each ordinary tensor with the one whose place it takes.
+        """
+        aliases: list[tuple[Tensor, CarriesGrid]] = []
+
+        def unwrap(x: Any) -> Any:
+            if isinstance(x, CarriesGrid):
+                plain = x.as_subclass(Tensor)
+                self.put(plain, x.valid_grid(plain))
+                aliases.append((plain, x))
+                return plain
+            if type(x) in (tuple, list):
+                return type(x)(unwrap(part) for part in x)
+            return x
+
+        return unwrap(args), {name: unwrap(x) for name, x in kwargs.items()}, aliases
+
     def put_quantized(self, y: Tensor, args: tuple[Any, ...]) -> None:
         """Record the grid of `y`, which `intact::fake_quantize` computed from `args`."""
         if y.dtype == torch.float32:
-            self.put(y, _grid_of(*args))
+            self.put(y, grid_of(*args))
 
     def put_moved(
         self, name: str, result: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     ) -> None:
         """Record the grid of the results of `func`, which only moves elements of `args`."""
-        grid = _common_grid([self.of(x) for x in args[0]]) if name in _JOINS else self.of(args[0])
-        if grid is None or (name == "pad" and not _pads_zeros(*args[1:], **kwargs)):
+        joined = name in _JOINS
+        grids = [self.of(x) for x in (args[0] if joined else args[:1])]
+        reach = max((grid.reach for grid in grids if grid is not None), default=0)
+        if not grids or None in grids or (name == "pad" and not _pads_zeros(*args[1:], **kwargs)):
             return
-        if grid.scale.dim():
-            if name == "unbind":
-                self._put_unbound(result, grid, *args[1:], **kwargs)
-                return
-            if name not in _KEEPS_AXES:
-                return
-            grid = TensorGrid(func(grid.scale, *args[1:], **kwargs), grid.reach)
-        for y in result if isinstance(result, (tuple, list)) else (result,):
+        scales = [grid.scale for grid in grids if grid is not None]
+        if _is_one_scale(scales):
+            moved: Any = scales[0]
+        elif joined or name in _KEEPS_NUMBERS:
+            tensors = args[0] if joined else args[:1]
+            spread = [scale.expand(x.shape) for scale, x in zip(scales, tensors, strict=True)]
+            moved = func(spread if joined else spread[0], *args[1:], **kwargs)
+        else:
+            return
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        each = moved if isinstance(moved, (tuple, list)) else (moved,) * len(results)
+        for y, scale in zip(results, each, strict=True):
             if isinstance(y, Tensor) and y.dtype == torch.float32:
-                self.put(y, grid)
-
-    def _put_unbound(self, parts_of_tensor: Any, grid: TensorGrid, dim: int = 0) -> None:
-        """Record the grids of parts along an axis, which have its scales or share one."""
-        parts = grid.scale.unbind(dim)
-        for place, y in enumerate(parts_of_tensor):
-            self.put(y, TensorGrid(parts[place % len(parts)], grid.reach))
+                self.put(y, TensorGrid(_narrowed(scale), reach))
 
 
 def _version(x: Tensor) -> int:
     return 0 if x.is_inference() else version_of(x)
 
 
-def _common_grid(grids: list[TensorGrid | None]) -> TensorGrid | None:
-    first = grids[0] if grids else None
-    alike = all(
-        g is not None and first is not None and g.scale.shape == first.scale.shape == ()
-        and torch.equal(g.scale, first.scale) for g in grids
-    )  # fmt: skip
-    if not alike or first is None:
-        return None
-    return TensorGrid(first.scale, max(g.reach for g in grids if g is not None))
+def _is_one_scale(scales: list[Tensor]) -> bool:
+    """Return whether tensors have one scale together, for all their elements."""
+    return all(not scale.dim() and torch.equal(scale, scales[0]) for scale in scales)
+
+
+def _narrowed(scales: Tensor) -> Tensor:
+    """Return scales with a size of 1 along the axes on which they are the same; 0-D where all are."""
+    for axis in range(scales.dim()):
+        first = scales.narrow(axis, 0, 1)
+        if scales.shape[axis] > 1 and bool((scales == first).all()):
+            scales = first
+    return scales.reshape(()) if scales.numel() == 1 else scales
 
 
 def _pads_zeros(pad: Any = (), mode: str = "constant", value: float | None = None) -> bool:
@@ -130,17 +195,20 @@ def _pads_zeros(pad: Any = (), mode: str = "constant", value: float | None = Non
 
 
 _JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
-_KEEPS_AXES = frozenset({
-    "transpose", "swapaxes", "swapdims", "permute", "t", "T", "mT", "movedim", "moveaxis", "unsqueeze",
-    "detach", "clone", "contiguous",
+_KEEPS_NUMBERS = frozenset({
+    "H", "T", "broadcast_to", "chunk", "clone", "contiguous", "detach", "expand", "expand_as", "flatten",
+    "flip", "float", "getitem", "index_select", "mH", "mT", "moveaxis", "movedim", "narrow", "permute",
+    "ravel", "repeat", "reshape", "reshape_as", "roll", "select", "split", "split_with_sizes", "squeeze",
+    "swapaxes", "swapdims", "t", "tensor_split", "tile", "to", "transpose", "unbind", "unflatten",
+    "unsqueeze", "view", "view_as",
 })  # fmt: skip
-MOVES = _JOINS | _KEEPS_AXES | frozenset({
-    "H", "mH", "adaptive_max_pool1d", "adaptive_max_pool2d", "atleast_2d", "atleast_3d", "broadcast_to",
-    "channel_shuffle", "chunk", "diagonal", "dropout", "expand", "expand_as", "flatten", "flip", "gather",
-    "getitem", "index_select", "max_pool1d", "max_pool2d", "max_pool3d", "narrow", "pad", "pixel_shuffle",
-    "pixel_unshuffle", "ravel", "relu", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll",
-    "rot90", "select", "split", "split_with_sizes", "squeeze", "take_along_dim", "tensor_split", "tile",
-    "to", "unbind", "unflatten", "unfold", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
-    "upsample_nearest_exact1d", "upsample_nearest_exact2d", "view", "view_as", "zero_pad", "float", "index",
+"""Functions that move scales as they move the numbers that these multiply."""
+
+MOVES = _JOINS | _KEEPS_NUMBERS | frozenset({
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "atleast_2d", "atleast_3d", "channel_shuffle", "diagonal",
+    "dropout", "gather", "index", "max_pool1d", "max_pool2d", "max_pool3d", "pad", "pixel_shuffle",
+    "pixel_unshuffle", "repeat_interleave", "rot90", "take_along_dim", "unfold", "upsample_nearest1d",
+    "upsample_nearest2d", "upsample_nearest3d", "upsample_nearest_exact1d", "upsample_nearest_exact2d",
+    "zero_pad",
 })  # fmt: skip
 """Functions whose every result element is an operand's element, or 0, by the names of `function_of`."""

@@ -68,7 +68,7 @@ _ROUNDED_ONCE = MOVES | frozenset({
     "nanmedian", "native_dropout", "nbytes", "ndim", "ndimension", "ne", "neg", "negative", "nelement",
     "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "nextafter", "nonzero", "normal",
     "not_equal", "numel", "numpy", "one_hot", "ones_like", "positive", "pow", "prelu", "put", "radd",
-    "rand_like", "randint_like", "randn_like", "real", "reciprocal", "relu6", "repr", "requires_grad",
+    "rand_like", "randint_like", "randn_like", "real", "reciprocal", "relu", "relu6", "repr", "requires_grad",
     "requires_grad_", "resolve_conj", "resolve_neg", "result_type", "reversed", "rmul", "round", "rrelu",
     "rsub", "rtruediv", "scatter", "searchsorted", "select_scatter", "setitem", "sgn", "shape", "sign",
     "signbit", "size", "slice_scatter", "softshrink", "sort", "square", "storage_offset", "stride", "sub",

@@ -76,7 +76,7 @@ def fake_quantize(
     if learns and torch.is_grad_enabled() and not exported:
         call = (format, None if axis is None else list(axis), narrow, kind, features)
         return torch.ops.intact.fake_quantize_learned.default(x, amax, amin, *call)  # type: ignore[no-any-return]
-    return ops.fake_quantize(x, *_usable(amax, amin), format=format, axis=axis, narrow=narrow)
+    return ops.fake_quantize(x, *usable(amax, amin), format=format, axis=axis, narrow=narrow)
 
 
 def features_of(x: Tensor, axes: Sequence[int], is_weight: bool) -> int:
@@ -93,13 +93,13 @@ def features_of(x: Tensor, axes: Sequence[int], is_weight: bool) -> int:
     return max(math.prod(shared), 1)
 
 
-def _usable(amax: Tensor, amin: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def usable(amax: Tensor, amin: Tensor | None) -> tuple[Tensor, Tensor | None]:
     return amax.detach().clamp(min=SMALLEST), None if amin is None else amin.detach().clamp(max=0)
 
 
 def _forward(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
     format, axis, narrow, *_ = call
-    return ops.fake_quantize(x, *_usable(amax, amin), format=format, axis=axis, narrow=narrow)
+    return ops.fake_quantize(x, *usable(amax, amin), format=format, axis=axis, narrow=narrow)
 
 
 def _backward(
@@ -115,7 +115,7 @@ def _backward(
     features: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return gradients to `x`, `amax` and `amin` (zeros where there is none)."""
-    amax, amin = _usable(amax, amin)
+    amax, amin = usable(amax, amin)
     spec = QuantSpec(Format.parse(format), symmetric=amin is None, narrow=narrow)
     n, p = float(spec.qmin), float(spec.qmax)
     scale, zero_point = ops.scale_and_zero_point(x, amax, amin, format=format, axis=axis, narrow=narrow)

@@ -13,6 +13,7 @@ from intact.errors import CalibrationError, IntactError, UnsupportedError
 from intact.spec import Format
 from intact.torch import calib
 from intact.torch.descriptor import QuantDescriptor, format_name
+from intact.torch.exact.grid_tensor import carry_grid, plain_tensor
 from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules._export_switch import ExportSwitch
 from intact.torch.nn.modules._switches import Switches
@@ -306,6 +307,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         return self._quantize(inputs) if self._if_quant else inputs
 
     def _quantize(self, inputs: Tensor) -> Tensor:
+        inputs = plain_tensor(inputs)
         low, high = (None, self._get_amax(inputs)) if self._symmetric else self._get_range(inputs)
         if self._unsigned and self._symmetric:
             high = refuse_negative(inputs, high)
@@ -330,9 +332,14 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         if isinstance(self._learn_amax, str) and not self._is_dynamic:
             features = learned_ranges.features_of(inputs, axes or (), isinstance(inputs, nn.Parameter))
             grid |= {"kind": self._learn_amax, "features": features}
-            return learned_ranges.fake_quantize(inputs, high, low, **grid)
-        out = ops.fake_quantize(inputs, high, low, **grid)
-        return out if lost is None else out.masked_fill(lost, math.nan)
+            out = learned_ranges.fake_quantize(inputs, high, low, **grid)
+            high, low = learned_ranges.usable(high, low)
+        else:
+            out = ops.fake_quantize(inputs, high, low, **grid)
+        if lost is not None:
+            return out.masked_fill(lost, math.nan)
+        call = self.format, axes, self._narrow_range
+        return out if self.training else carry_grid(out, inputs, high, low, *call)
 
     @property
     def _is_dynamic(self) -> bool:
