@@ -30,7 +30,7 @@ try:
     from torch._ops import OperatorBase, OpOverload
     from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
     from torch._subclasses.functional_tensor import FunctionalTensorMode
-    from torch.fx._symbolic_trace import is_fx_tracing
+    from torch.fx import _symbolic_trace
     from torch.fx.experimental import _config as _symbolic_shapes_config
     from torch.jit._trace import TracerWarning
     from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
@@ -49,7 +49,7 @@ __all__ = [
     "BatchNorm", "ConvNd", "ConvTransposeNd", "DisableTorchFunction", "DisableTorchFunctionSubclass",
     "FakeTensor", "FunctionalTensorMode", "OpOverload", "OperatorBase", "TorchPart",
     "TorchDispatchMode", "TracerWarning", "detect_fake_mode", "disable_current_modes",
-    "enable_python_dispatcher", "is_fx_tracing", "pytree", "unset_fake_temporarily",
+    "enable_python_dispatcher", "pytree", "unset_fake_temporarily",
 ]  # fmt: skip
 
 
@@ -190,6 +190,11 @@ pad_packed_sequence = torch._pad_packed_sequence
 def is_jit_tracing() -> bool:
     """Return whether `torch.jit.trace` or the TorchScript exporter records a graph."""
     return bool(torch._C._get_tracing_state())
+
+
+def is_fx_tracing() -> bool:
+    """Return whether `torch.fx.symbolic_trace` records a graph; torch's own function of that name warns."""
+    return bool(_symbolic_trace._is_fx_tracing_flag)
 
 
 def has_functorch_transforms() -> bool:

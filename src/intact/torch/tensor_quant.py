@@ -10,7 +10,9 @@ exported file and the engine use scale 1 there instead).
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -79,6 +81,7 @@ class TensorQuantFunction(Function):
         unsigned: bool = False,
         narrow_range: bool = True,
     ) -> tuple[Tensor, Tensor]:
+        _require_switches(unsigned, narrow_range)
         amax = _tensor(amax)
         if unsigned:
             amax = refuse_negative(inputs, amax)
@@ -112,6 +115,7 @@ class FakeTensorQuantFunction(Function):
         unsigned: bool = False,
         narrow_range: bool = True,
     ) -> Tensor:
+        _require_switches(unsigned, narrow_range)
         amax = _tensor(amax)
         if unsigned:
             amax = refuse_negative(inputs, amax)
@@ -163,9 +167,37 @@ class ScaledE4M3Function(Function):
         return grad if ctx.cast_only else _mask_gradient(ctx, grad), None, None, None
 
 
+def _in_either_order(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function also be called as the library's guide lists it: ``output_dtype`` in front of
+    ``unsigned``.
+    """
+
+    @functools.wraps(function)
+    def in_either_order(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > 3 and isinstance(args[3], torch.dtype):
+            kwargs["output_dtype"], args = args[3], (*args[:3], *args[4:])
+        return function(*args, **kwargs)
+
+    return in_either_order
+
+
+def _require_switches(unsigned: Any, narrow_range: Any) -> None:
+    for name, value in (("unsigned", unsigned), ("narrow_range", narrow_range)):
+        if not isinstance(value, bool) and (not isinstance(value, int) or value not in (0, 1)):
+            raise QuantValueError(
+                name, f"{value!r:.60}", "True or False", "name the arguments behind num_bits"
+            )
+
+
+def _to_dtype(x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    return x if dtype is None else x.to(dtype)
+
+
+@_in_either_order
 def tensor_quant(
-    inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True
-) -> tuple[Tensor, Tensor]:
+    inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True, *,
+    output_dtype: torch.dtype | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Quantize `inputs` to codes, kept in the dtype of `inputs`.
 
     Args:
@@ -174,33 +206,43 @@ def tensor_quant(
         num_bits: Width of a code.
         unsigned: True: codes 0 .. 2**num_bits - 1.
         narrow_range: True: signed codes start at -(2**(num_bits - 1) - 1).
+        output_dtype: Of the codes; a float type is that of the scale, too. None: that of `inputs`. It may
+            also stand in the fourth place, as older versions of the library have it.
     Returns:
         The codes, and ``qmax / amax`` in the shape of `amax`: the old library's "scale", its inverse here.
     Raises:
         UnsupportedError: (a TypeError) Negative values in unsigned quantization.
         QuantValueError: (a ValueError) A negative amax, or a scale beyond float16 for float16 inputs.
     """
-    return TensorQuantFunction.apply(  # type: ignore[no-any-return,no-untyped-call]
+    codes, scale = TensorQuantFunction.apply(  # type: ignore[no-untyped-call]
         inputs, amax, num_bits, unsigned, narrow_range
     )
+    is_real = output_dtype is not None and output_dtype.is_floating_point
+    return _to_dtype(codes, output_dtype), _to_dtype(scale, output_dtype if is_real else None)
 
 
+@_in_either_order
 def fake_tensor_quant(
-    inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True
-) -> Tensor:
+    inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True, *,
+    output_dtype: torch.dtype | None = None,
+) -> Tensor:  # fmt: skip
     """Quantize and dequantize `inputs`, in their dtype; arguments and errors as for `tensor_quant`."""
-    return FakeTensorQuantFunction.apply(  # type: ignore[no-any-return,no-untyped-call]
+    values = FakeTensorQuantFunction.apply(  # type: ignore[no-untyped-call]
         inputs, amax, num_bits, unsigned, narrow_range
     )
+    return _to_dtype(values, output_dtype)
 
 
+@_in_either_order
 def legacy_fake_tensor_quant(
-    inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True
-) -> Tensor:
+    inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True, *,
+    output_dtype: torch.dtype | None = None,
+) -> Tensor:  # fmt: skip
     """Run `fake_tensor_quant` under its older name."""
-    return LegacyFakeTensorQuantFunction.apply(  # type: ignore[no-any-return,no-untyped-call]
+    values = LegacyFakeTensorQuantFunction.apply(  # type: ignore[no-untyped-call]
         inputs, amax, num_bits, unsigned, narrow_range
     )
+    return _to_dtype(values, output_dtype)
 
 
 def fake_affine_tensor_quant(

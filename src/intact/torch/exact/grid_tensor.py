@@ -7,7 +7,7 @@ they stand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, SupportsIndex
 
 import torch
@@ -40,6 +40,9 @@ class GridTensor(CarriesGrid):
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if torch.compiler.is_compiling():
+            with DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
         if not has_engine_form(func) or _is_torchs_own():
             with DisableTorchFunctionSubclass():
                 result = func(*args, **kwargs)
@@ -51,8 +54,9 @@ class GridTensor(CarriesGrid):
             result = func(*plain_args, **plain_kwargs)
         if function_of(func).writes:
             _doubt(func, args, result)
-        sources = {id(alias): source for alias, source in aliases}
-        return _map(result, lambda y: sources.get(id(y)) or _carried(y, mode, [s for _, s in aliases]))
+        carried = _carry_on(result, mode, {id(alias): source for alias, source in aliases})
+        mode.grids.clear()
+        return carried
 
     def __iter__(self) -> Iterator[Any]:
         """Return an iterator over the parts along the first axis, which have the grid, too."""
@@ -109,14 +113,24 @@ def _with_claim(y: Tensor, claim: GridClaim, grid: TensorGrid) -> GridTensor:
     return result
 
 
-def _carried(y: Tensor, mode: ExactMode, sources: list[CarriesGrid]) -> Tensor:
-    """Return a result with the grid that `mode` noted for it; views share the claim of their source."""
-    grid = mode.grids.of_layer_input(y)
-    if grid is None or y.device.type != "cpu" or type(y) is not Tensor:
-        return y
-    memory = storage_id(y)
-    shared = (source._claim for source in sources if storage_id(plain_tensor(source)) == memory)
-    return _with_claim(y, next(shared, None) or GridClaim.of(y), grid)
+def _carry_on(result: Any, mode: ExactMode, sources: dict[int, CarriesGrid]) -> Any:
+    """Return results with the grids that `mode` noted for them.
+
+    Args:
+        result: A tensor, or a tuple or list of some.
+        mode: In which they were computed.
+        sources: The operands, by the identity of the ordinary tensors that stood for them.
+    """
+    if type(result) in (tuple, list):
+        return type(result)(_carry_on(part, mode, sources) for part in result)
+    if type(result) is not Tensor or id(result) in sources:
+        return sources.get(id(result), result)
+    grid = mode.grids.of_layer_input(result)
+    if grid is None or result.device.type != "cpu":
+        return result
+    memory = storage_id(result)
+    shared = (x._claim for x in sources.values() if storage_id(plain_tensor(x)) == memory)  # views of one
+    return _with_claim(result, next(shared, None) or GridClaim.of(result), grid)
 
 
 def _doubt(func: Any, args: tuple[Any, ...], result: Any) -> None:
@@ -135,11 +149,3 @@ def _doubt(func: Any, args: tuple[Any, ...], result: Any) -> None:
 def _ordinary(x: GridTensor) -> Tensor:
     plain = plain_tensor(x)
     return nn.Parameter(plain.detach(), x.requires_grad) if getattr(x, "_is_param", False) else plain
-
-
-def _map(result: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    if isinstance(result, Tensor):
-        return change(result)
-    if type(result) in (tuple, list):
-        return type(result)(_map(part, change) for part in result)
-    return result

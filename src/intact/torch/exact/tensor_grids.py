@@ -129,18 +129,20 @@ class TensorGrids:
             Positional and named arguments; and each ordinary tensor with the one whose place it takes.
         """
         aliases: list[tuple[Tensor, CarriesGrid]] = []
+        named = {name: self._take_in(x, aliases) for name, x in kwargs.items()}
+        return self._take_in(args, aliases), named, aliases
 
-        def unwrap(x: Any) -> Any:
-            if isinstance(x, CarriesGrid):
-                plain = x.as_subclass(Tensor)
-                self.put(plain, x.valid_grid(plain))
-                aliases.append((plain, x))
-                return plain
-            if type(x) in (tuple, list):
-                return type(x)(unwrap(part) for part in x)
-            return x
+    def _take_in(self, x: Any, aliases: list[tuple[Tensor, CarriesGrid]]) -> Any:
+        if isinstance(x, CarriesGrid):
+            plain = x.as_subclass(Tensor)
+            self.put(plain, x.valid_grid(plain))
+            aliases.append((plain, x))
+            return plain
+        return type(x)(self._take_in(part, aliases) for part in x) if type(x) in (tuple, list) else x
 
-        return unwrap(args), {name: unwrap(x) for name, x in kwargs.items()}, aliases
+    def clear(self) -> None:
+        """Forget all grids."""
+        self._entries.clear()
 
     def put_quantized(self, y: Tensor, args: tuple[Any, ...]) -> None:
         """Record the grid of `y`, which `intact::fake_quantize` computed from `args`."""

@@ -141,8 +141,7 @@ def count_fixed(x: Tensor, width: float, counts: NDArray[np.int64]) -> None:
 
 def is_tracing() -> bool:
     """Return True while a graph is recorded, so that values of tensors cannot be read."""
-    recorded = is_jit_tracing() or is_fx_tracing()
-    return torch.compiler.is_compiling() or recorded
+    return torch.compiler.is_compiling() or is_jit_tracing() or is_fx_tracing()
 
 
 def is_readable(x: Tensor) -> bool:

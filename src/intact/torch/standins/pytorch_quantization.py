@@ -3,6 +3,11 @@
 ``python -m intact.torch script.py`` puts this folder at the end of the path that new processes inherit.
 """
 
+import os
+
 import intact.torch
+from intact.torch import cuda_on_cpu
 
 intact.torch.alias(force=True)
+if os.environ.get(cuda_on_cpu.VARIABLE):
+    cuda_on_cpu.install(force=True)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.torch.exact import exact_functions
+from intact.torch.exact.grid_tensor import GridTensor
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.tensor_quant import QUANT_DESC_8BIT_PER_TENSOR, QuantDescriptor
 
@@ -203,8 +204,9 @@ class QuantizedInput(_FloatSignature, QuantInputMixin):
         self.init_quantizer(desc_input)  # type: ignore[arg-type]
 
     def forward(self, input: Tensor) -> Tensor:
-        with engine_functions(self):  # type: ignore[arg-type]
-            return super().forward(self._input_quantizer(input))  # type: ignore[misc, no-any-return]
+        quantized = self._input_quantizer(input)
+        with nullcontext() if isinstance(quantized, GridTensor) else engine_functions(self):  # type: ignore[arg-type]
+            return super().forward(quantized)  # type: ignore[misc, no-any-return]
 
 
 class QuantizedLayer(_FloatSignature, QuantMixin):
