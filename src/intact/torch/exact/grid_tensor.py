@@ -54,6 +54,8 @@ class GridTensor(CarriesGrid):
             result = func(*plain_args, **plain_kwargs)
         if function_of(func).writes:
             _doubt(func, args, result)
+        if isinstance(kwargs.get("out"), CarriesGrid):
+            kwargs["out"]._claim.is_doubtful = True
         carried = _carry_on(result, mode, {id(alias): source for alias, source in aliases})
         mode.grids.clear()
         return carried
