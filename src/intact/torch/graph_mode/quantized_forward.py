@@ -29,7 +29,7 @@ from intact.torch.graph_mode.model_calls import (
 from intact.torch.graph_mode.record import GraphModeRecord, InsertedQuantizer
 from intact.torch.graph_mode.symbolic_trace_signature import record_as
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.private_torch import version_of
+from intact.torch.private_torch import forward_pre_hooks, version_of
 from intact.torch.tracing.function_decompositions import is_decomposed
 from intact.torch.tracing.function_names import function_of
 from intact.torch.tracing.graph_modules import ClassPlaceholder, RunsGraph
@@ -301,6 +301,7 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
         if run is not None:
             with run.inside(self._scope):
                 return own(*args, **kwargs)
+        _pass_over_new_modules(self)
         run = _QuantizedRun()
         with exact_functions(self), _as_running(run), run.inside(self._scope):
             output = own(*args, **kwargs)
@@ -364,6 +365,24 @@ class _Leave:
         return result
 
 
+def _pass_over_new_modules(model: nn.Module) -> None:
+    """Let the calls of modules that came in after quantization, as adapters do, be none of the model's.
+
+    Modules inside of them that were quantized run with their quantizers.
+    """
+    for module in model.modules():
+        if not isinstance(module, (RunsQuantized, TensorQuantizer)) and not any(
+            isinstance(hook, _Enter) for hook in forward_pre_hooks(module).values()
+        ):
+            _hook(module, "", {})
+
+
+def _hook(module: nn.Module, path: str, around: dict[int, _Around]) -> None:
+    """Make a module one call, with quantizers around each visit by its number."""
+    module.register_forward_pre_hook(_Enter(path, around), with_kwargs=True)
+    module.register_forward_hook(_Leave(path, around), prepend=True, always_call=True)
+
+
 # ---- putting it in ----
 
 
@@ -393,9 +412,9 @@ def install(model: nn.Module, record: GraphModeRecord) -> None:
             module.__class__ = _class_of(type(module))  # type: ignore[arg-type]
             module._scope = scopes[module]
         elif not isinstance(module, TensorQuantizer):
-            own = {c.number: a for c, a in around.items() if c.module == path and not c.function}
-            module.register_forward_pre_hook(_Enter(path, own), with_kwargs=True)
-            module.register_forward_hook(_Leave(path, own), prepend=True, always_call=True)
+            _hook(
+                module, path, {c.number: a for c, a in around.items() if c.module == path and not c.function}
+            )
     model._graph_record = record  # type: ignore[assignment]
 
 

@@ -14,12 +14,17 @@ from intact.numerics import BlockWeights, dequantize_blocks, split_stream
 if TYPE_CHECKING:
     from intact.engine import Engine
 
-__all__ = ["block_linear", "block_weights"]
+__all__ = ["block_linear", "block_values", "block_weights"]
 
 _LIB = torch.library.Library("intact", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LIB.define(  # type: ignore[no-untyped-call]
     "block_linear(Tensor x, Tensor codes, Tensor scales, Tensor? zero_points, Tensor? bias, int inputs, "
     "int bits, int block, int x_block) -> Tensor"
+)
+
+_LIB.define(  # type: ignore[no-untyped-call]
+    "block_values(Tensor codes, Tensor scales, Tensor? zero_points, int inputs, int bits, int block) "
+    "-> Tensor"
 )
 
 _engines: WeakIdKeyDictionary = WeakIdKeyDictionary()  # by the tensor of codes
@@ -41,6 +46,8 @@ def block_linear(
         x_block: Elements of a block of x; 0: x stays floats, and is multiplied by the floats of N67 (N51).
     Returns:
         [..., outputs], of x's dtype.
+    Gradient: to x, scales and bias, that of the product with the floats of the weights; rounding of x passes
+        it straight through.
     """
     result: Tensor = torch.ops.intact.block_linear(
         x, codes, scales, zero_points, bias, inputs, bits, block, x_block
@@ -129,7 +136,57 @@ def _sizes(
     return x.new_empty(*x.shape[:-1], codes.shape[0])
 
 
+def block_values(
+    codes: Tensor, scales: Tensor, zero_points: Tensor | None, inputs: int, bits: int, block: int
+) -> Tensor:
+    """Return the floats that weights in blocks stand for, float32 [outputs, inputs]."""
+    result: Tensor = torch.ops.intact.block_values(codes, scales, zero_points, inputs, bits, block)
+    return result
+
+
+def _values(
+    codes: Tensor, scales: Tensor, zero_points: Tensor | None, inputs: int, bits: int, block: int
+) -> Tensor:
+    weights = block_weights(codes, scales, zero_points, inputs, bits, block)
+    return torch.from_numpy(dequantize_blocks(weights)).to(codes.device)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, codes, scales, zero_points, _, *sizes, _ = inputs
+    ctx.save_for_backward(x if ctx.needs_input_grad[2] else None, codes, scales, zero_points)
+    ctx.sizes = sizes
+
+
+def _gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, *weights = ctx.saved_tensors
+    grad_x = grad @ block_values(*weights, *ctx.sizes).to(grad.dtype) if ctx.needs_input_grad[0] else None
+    rows = grad.reshape(-1, grad.shape[-1])
+    grad_scales = None if x is None else _gradient_of_scales(rows, x, weights, *ctx.sizes)
+    grad_bias = rows.sum(0) if ctx.needs_input_grad[4] else None
+    return grad_x, None, grad_scales, None, grad_bias, *[None] * 4
+
+
+def _gradient_of_scales(
+    rows: Tensor, x: Tensor, weights: list[Tensor], inputs: int, bits: int, block: int
+) -> Tensor:
+    codes, scales, zero_points = weights
+    steps = block_values(codes, torch.ones_like(scales), zero_points, inputs, bits, block)
+    products = (rows.t() @ x.reshape(-1, inputs)) * steps.to(rows.dtype)
+    blocks = scales.shape[1]
+    size = min(block, inputs)
+    padded = torch.nn.functional.pad(products, (0, blocks * size - inputs))
+    return padded.reshape(-1, blocks, size).sum(-1).to(scales.dtype)
+
+
 _LIB.impl("block_linear", _run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-# What it makes asks for no gradient: it is a step function of its input.
-_LIB.impl("block_linear", torch.library.fallthrough_kernel, "Autograd")  # type: ignore[no-untyped-call]
+_LIB.impl("block_values", _values, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+_LIB.impl("block_values", torch.library.fallthrough_kernel, "Autograd")  # type: ignore[no-untyped-call]
 torch.library.register_fake("intact::block_linear", _sizes, lib=_LIB)
+torch.library.register_fake(
+    "intact::block_values",
+    lambda codes, scales, zero_points, inputs, *_: scales.new_empty(
+        (codes.shape[0], inputs), dtype=torch.float32
+    ),
+    lib=_LIB,
+)
+torch.library.register_autograd("intact::block_linear", _gradient, setup_context=_save, lib=_LIB)
