@@ -13,7 +13,7 @@ import onnx_ir as ir
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, drop_unused, take_place
 from intact.graph.core.quantization_view import is_op
-from intact.graph.rewrites.einsum_terms import Product, expand_ellipsis, merge_shape, split_products
+from intact.graph.rewrites.einsum_terms import EinsumProduct, expand_ellipsis, merge_shape, split_products
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 
 
@@ -88,7 +88,7 @@ def _sizes(equation: str, operands: Sequence[ir.Value | None]) -> dict[str, int]
     return {axis: size for axis, size in only.items() if isinstance(size, int)}
 
 
-def _first_two(node: ir.Node, product: Product, names: Namer) -> ir.Node:
+def _first_two(node: ir.Node, product: EinsumProduct, names: Namer) -> ir.Node:
     """Insert an Einsum of the first two operands of a node, which reads its result in their place."""
     graph, (a, b, *rest) = node.graph, node.inputs
     assert isinstance(graph, ir.Graph)
@@ -109,7 +109,7 @@ def _is_float(value: ir.Value | None) -> bool:
     return value is not None and (value.dtype is None or value.dtype.is_floating_point())
 
 
-def _open(node: ir.Node, product: Product, names: Namer) -> None:
+def _open(node: ir.Node, product: EinsumProduct, names: Namer) -> None:
     graph, (old, name) = node.graph, (node.outputs[0], node.name or "einsum")
     assert isinstance(graph, ir.Graph)
     insert = Inserter(graph, node, names)
@@ -129,7 +129,7 @@ def _open(node: ir.Node, product: Product, names: Namer) -> None:
     drop_unused(graph, *old_inputs)
 
 
-def _answer(insert: Inserter, name: str, value: ir.Value, product: Product, old: ir.Value) -> ir.Value:
+def _answer(insert: Inserter, name: str, value: ir.Value, product: EinsumProduct, old: ir.Value) -> ir.Value:
     """Turn the output of the product into that of the Einsum."""
     if product.columns:
         size = np.array(
@@ -163,7 +163,9 @@ def _order_axes(
     return insert.node("Transpose", [value], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
 
 
-def _lay_out_operand(insert: Inserter, name: str, x: ir.Value, product: Product, operand: int) -> ir.Value:
+def _lay_out_operand(
+    insert: Inserter, name: str, x: ir.Value, product: EinsumProduct, operand: int
+) -> ir.Value:
     """Order an operand's axes as the product wants them."""
     if product.stays(operand):
         return x

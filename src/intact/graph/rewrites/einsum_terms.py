@@ -60,7 +60,7 @@ def spare_letter(equation: str) -> str:
 
 
 @dataclass(frozen=True)
-class Product:
+class EinsumProduct:
     """An Einsum of two operands as one node; letters are axes.
 
     Attributes:
@@ -98,7 +98,7 @@ class Product:
         return self.wanted[operand] == self.terms[operand] and not merge_shape(self, operand)
 
 
-def _product(equation: str, sizes: Mapping[str, int]) -> Product | None:
+def _product(equation: str, sizes: Mapping[str, int]) -> EinsumProduct | None:
     """Parse `equation` into a product; None if it is none."""
     left, arrow, answer = equation.replace(" ", "").partition("->")
     terms = left.split(",")
@@ -113,7 +113,7 @@ def _product(equation: str, sizes: Mapping[str, int]) -> Product | None:
         return None
     if not summed or not any(own):
         wanted = [_without_front(answer + summed, term) for term in terms]
-        return Product("Mul", (a, b), (wanted[0], wanted[1]), (0, 1), answer + summed, answer, summed)
+        return EinsumProduct("Mul", (a, b), (wanted[0], wanted[1]), (0, 1), answer + summed, answer, summed)
     if len(summed) > 1 and not all(axis in sizes for axis in summed):
         return None
     if all(own):
@@ -136,7 +136,7 @@ def _product(equation: str, sizes: Mapping[str, int]) -> Product | None:
         prod(spread) if spread else sizes.get(columns, -1 if all(own) else 1),
     )
     order_of = (a, b), (wanted[0], wanted[1]), order
-    return Product("MatMul", *order_of, output_axes, answer, summed, merged, width, spread)
+    return EinsumProduct("MatMul", *order_of, output_axes, answer, summed, merged, width, spread)
 
 
 def _run(answer: str, last: str, rest: Sequence[str]) -> str:
@@ -153,12 +153,12 @@ def _without_front(lead: str, term: str) -> str:
     return lead[places[0] :] if places else ""
 
 
-def split_products(equation: str, sizes: Mapping[str, int]) -> list[Product]:
+def split_products(equation: str, sizes: Mapping[str, int]) -> list[EinsumProduct]:
     """Split an equation into products of two operands: the first two, then their result and the next.
 
     Empty where a product is of another kind.
     """
-    candidates: list[Product | None] = []
+    candidates: list[EinsumProduct | None] = []
     while equation.count(",") > 1:
         first, equation = first_two(equation)
         candidates.append(_product(first, sizes))
@@ -167,7 +167,7 @@ def split_products(equation: str, sizes: Mapping[str, int]) -> list[Product]:
     return products if len(products) == len(candidates) else []
 
 
-def merge_shape(product: Product, operand: int) -> list[int]:
+def merge_shape(product: EinsumProduct, operand: int) -> list[int]:
     """Return the shape of an operand as Reshape takes it where several of its axes become one; else none."""
     left, several = operand == product.order[0], product.sizes
     if not several and (left or not product.columns):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intact.graph.rewrites.einsum_terms import Product, expand_ellipsis, merge_shape, split_products
+from intact.graph.rewrites.einsum_terms import EinsumProduct, expand_ellipsis, merge_shape, split_products
 from intact.torch.exact.elementwise import NoEngineStep
 
 __all__ = ["einsum", "inner", "tensordot"]
@@ -90,7 +90,7 @@ def _reorder(x: Tensor, equation: str) -> Tensor:
     return _answer(x, term, answer, sums=True)
 
 
-def _multiply(product: Product, a: Tensor, b: Tensor) -> Tensor:
+def _multiply(product: EinsumProduct, a: Tensor, b: Tensor) -> Tensor:
     operands = [_lay_out(x, product, index) for index, x in enumerate((a, b))]
     left, right = (operands[index] for index in product.order)
     is_mul = product.kind == "Mul"
@@ -100,7 +100,7 @@ def _multiply(product: Product, a: Tensor, b: Tensor) -> Tensor:
     return _answer(result, product.output_axes, product.answer, sums=is_mul)
 
 
-def _lay_out(x: Tensor, product: Product, operand: int) -> Tensor:
+def _lay_out(x: Tensor, product: EinsumProduct, operand: int) -> Tensor:
     """Order an operand's axes as the product reads them."""
     term, wanted = product.terms[operand], product.wanted[operand]
     permutation = [term.index(axis) for axis in wanted if axis in term]
