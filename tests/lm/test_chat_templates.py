@@ -178,7 +178,8 @@ def test_messages_of_developers_are_those_of_the_system_where_the_template_loses
         ([USER | {"content": [{"type": "text", "text": "a", "cache": 1}]}], "cache"),
         ([USER | {"tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}], "arguments"),
         ([USER | {"tool_calls": [{"function": {"arguments": "{}"}}]}], "function"),
-        ([USER | {"audio": {"id": 1}}], "audio"), ([USER | {"content": object()}], "content"),
+        ([USER | {"thinking": ["a"]}], "thinking"), ([USER | {"audio": {"id": 1}}], "audio"),
+        ([USER | {"content": object()}], "content"),
     ],
 )  # fmt: skip
 def test_messages_that_nobody_reads_are_refused_by_name(messages, named):

@@ -121,7 +121,8 @@ def _mark_final_message(template: str, chat: list[dict[str, Any]], field: bool |
     if isinstance(value, str):
         chat[-1] |= dict.fromkeys(names, value + _MARK)
         return value
-    parts = [dict(part) for part in value] if isinstance(value, list | tuple) else []
+    parts = list(value) if isinstance(value, list | tuple) else []
+    parts = [dict(part) if isinstance(part, Mapping) else {"text": part} for part in parts]
     text_part = next((part for part in reversed(parts) if isinstance(part.get("text"), str)), None)
     if text_part is None:
         raise _continue_error(f"a last message without text in '{name}'")

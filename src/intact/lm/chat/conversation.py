@@ -95,6 +95,9 @@ def _known_fields(message: Any, names: Collection[str], where: str) -> dict[str,
     fields = {name: value for name, value in fields.items() if value is not None}
     if not isinstance(fields.get("role"), str):
         raise _message_error(f"{where}.role", f"{fields.get('role')!r:.40}", "a text, such as 'user'")
+    for name in ("name", "tool_call_id", *REASONING_FIELDS):
+        if not isinstance(fields.get(name, ""), str):
+            raise _message_error(f"{where}.{name}", f"a {type(fields[name]).__name__}", "a text")
     for name in (*fields,):
         if name in _KNOWN or name in names:
             continue
