@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from math import inf, isfinite, nextafter
+from math import inf, isfinite, lcm, nextafter
 from typing import Any
 
 from intact.lm.schemas.formats import ANNOTATIONS as FORMAT_ANNOTATIONS
@@ -22,6 +22,9 @@ _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _MOST_SCHEMAS = 5_000
 _MOST_COUNT = {"minItems": 2**12, "maxItems": 2**12, "minLength": 2**16, "maxLength": 2**31}
 _MOST_MULTIPLE = 4096
+_MOST_COMMON = 2**15  # of all divisors in a schema: those that meet in one value are joined
+_MOST_PATTERNS = 64  # each pair of them is compared
+_MOST_ALTERNATIVES = 128  # "one of these at least" has a rule for each
 _ESCAPES = 'nrbtf\\"'
 """Letters behind a backslash in strings. By numbers (u) a name could be written twice in two ways."""
 
@@ -83,6 +86,7 @@ class SchemaPool:
 
     def __init__(self) -> None:
         self._table: dict[str, Schema] = {}
+        self._common = 1
         self.schemas = 0
 
     def add(self, schema: Any, where: str = "#") -> Schema:
@@ -102,6 +106,11 @@ class SchemaPool:
         """Return what references name, as part of a schema."""
         return {"$defs": self._table} if self._table else {}
 
+    def add_multiple(self, divisor: int) -> int:
+        """Note a divisor, in parts of 1024; return the least common multiple of all."""
+        self._common = lcm(self._common, divisor)
+        return self._common
+
     def new_name(self) -> str:
         """Return a name in the table."""
         name = f"s{len(self._table)}"
@@ -117,7 +126,7 @@ class _Document:
     """One schema document while it is normalized."""
 
     def __init__(self, pool: SchemaPool, references: References, draft: int, where: str) -> None:
-        self._pool, self.references, self._draft, self._where = pool, references, draft, where
+        self.pool, self.references, self._draft, self._where = pool, references, draft, where
         self._names: dict[tuple[int, str], str] = {}
         self._pending: list[tuple[str, Any, str, str]] = []
 
@@ -126,7 +135,7 @@ class _Document:
         root = self.normalize(schema, self.references.base_of(schema, ""), self._where)
         while self._pending:
             name, target, base, where = self._pending.pop()
-            self._pool.define(name, self.normalize(target, base, where))
+            self.pool.define(name, self.normalize(target, base, where))
         return root
 
     def normalize(self, schema: Any, base: str, where: str) -> Schema:
@@ -135,8 +144,8 @@ class _Document:
             return schema
         if not isinstance(schema, dict):
             raise refuse(where, "schema", f"is no object: {str(schema)[:60]}")
-        self._pool.schemas += 1
-        if self._pool.schemas > _MOST_SCHEMAS:
+        self.pool.schemas += 1
+        if self.pool.schemas > _MOST_SCHEMAS:
             raise refuse(where, "schema", f"is one of more than {_MOST_SCHEMAS}")
         node = _Node(self, schema, base, where)
         for keyword, value in schema.items():
@@ -154,7 +163,7 @@ class _Document:
             raise refuse(where, "$ref", str(error)) from error
         key = (id(schema), there)
         if key not in self._names:
-            name = self._names[key] = self._pool.new_name()
+            name = self._names[key] = self.pool.new_name()
             self._pending.append((name, schema, self.references.base_of(schema, there), whole[:80]))
         return f"#/$defs/{self._names[key]}"
 
@@ -249,6 +258,7 @@ class _Node:
     def read_patterns(self, keyword: str, value: Any) -> None:
         """Read properties by expressions, whose names must be the same in every dialect."""
         self._demand(isinstance(value, dict), keyword, "is no object")
+        self._demand(len(value) <= _MOST_PATTERNS, keyword, f"has more than {_MOST_PATTERNS} expressions")
         patterns: dict[str, Schema] = {}
         for text, schema in value.items():
             pattern, normalized = self._translate(keyword, text), self._normalize(schema, f"{keyword}/{text}")
@@ -339,6 +349,8 @@ class _Node:
             fits, keyword, f"is no sum of binary fractions up to {_MOST_MULTIPLE}: {str(value)[:40]}"
         )
         self._out[keyword] = int(value) if float(value).is_integer() else value
+        common = self._document.pool.add_multiple(int(value * 1024))
+        self._demand(common <= _MOST_COMMON * 1024, keyword, f"has a common multiple above {_MOST_COMMON}")
 
     def _add_expression(self, text: str) -> None:
         if "pattern" in self._out:
@@ -365,6 +377,8 @@ class _Node:
         is_closed = self._out.get("additionalProperties") is False and "patternProperties" not in self._out
         fits = least <= max(1, len(self._out.get("required", ()))) or is_closed
         self._demand(fits, "minProperties", "counts names that a grammar cannot keep different")
+        is_small = len(self._out.get("properties", ())) <= _MOST_ALTERNATIVES
+        self._demand(is_small, "minProperties", f"stands beside more than {_MOST_ALTERNATIVES} properties")
 
     def _has_few_items(self) -> bool:
         most: Any = self._schema.get("maxItems")
