@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +57,17 @@ def test_harmless_fields_change_nothing(post):
     values = dict.fromkeys(HARMLESS, "x") | {"metadata": {"a": "b"}, "store": True, "priority": 3}
     assert complete(post, **values) == plain
     assert complete(post, **{name: (*values, None)[0] for name, values in NEUTRAL.items()}) == plain
+
+
+def test_the_page_names_every_field():
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "language-models.md").read_text(encoding="utf-8")
+    rows = [
+        line
+        for line in page.splitlines()
+        if line.startswith(("| harmless", "| refused, unless", "| honoured"))
+    ]
+    for name in (*HARMLESS, *NEUTRAL, *EMBEDDING_NEUTRAL):
+        assert any(f"`{name}`" in row for row in rows), name
 
 
 @pytest.mark.parametrize("name", sorted(set(NEUTRAL) - {"echo"}))
