@@ -19,8 +19,8 @@ _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 
 def byte_letters() -> list[str]:
     """Return the letter that stands for each byte in vocabularies of GPT-2's kind."""
-    others = iter(range(256, 512))
-    return [chr(byte) if byte in _PRINTABLE else chr(next(others)) for byte in range(256)]
+    unprintable = iter(range(256, 512))
+    return [chr(byte) if byte in _PRINTABLE else chr(next(unprintable)) for byte in range(256)]
 
 
 def scripted_model(folder: Path, answers: Mapping[str, str]) -> lm.LanguageModel:

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from intact import lm
@@ -42,6 +43,9 @@ PIECES = (
     '<tool_call>\n{"name": "f", "arguments": {"x": "</tool_call>"}}\n</tool_call>', "text ", "a < b",
 )  # fmt: skip
 """Parts of answers that parsers of calls trip over."""
+
+MUTE: Any = SimpleNamespace(decode_behind=lambda tokens, **options: "")
+"""A tokenizer that no token comes to."""
 
 CALLS = tuple(
     f"<tool_call>{blank}{body}{blank}</tool_call>{blank}"
@@ -125,7 +129,7 @@ def check_answer(rng: random.Random, is_chat: bool = True) -> int:
     calls = ToolCallStream(NAMES, rng.choice((None, None, 1)))
     reasoning = rng.choice((None, ReasoningStream("", ""), ReasoningStream("<think>", "<think></think>")))
     job: Any = AnswerJob(
-        [1], None, None, (), index=0, logprobs=None, post=parts.append, calls=calls, reasoning=reasoning
+        [1], None, MUTE, (), index=0, logprobs=None, post=parts.append, calls=calls, reasoning=reasoning
     )  # fmt: skip
     while text:
         size = rng.choice((1, 3, 20, 1000))
