@@ -93,6 +93,7 @@ FIELDS: dict[str, tuple[str, dict[str, Any], dict[str, tuple[Any, ...]]]] = {
     }),
     "awq": ("awq", AWQ, _COMMON | {
         "zero_point": (False,), "version": ("GEMM", "gemv", "marlin"), "backend": ("autoawq", "llm-awq"),
+        "format": ("gemm", "gemv_fast"), "desc_act": (True, False), "lm_head": (True, False),
     }),
     "auto-round": ("gptq", ROUND, _COMMON | {
         "packing_format": ("auto_round", "auto_round:gptqmodel", "auto_round:exllamav2", None),

@@ -122,3 +122,16 @@ def test_a_folder_with_one_gguf_file_is_that_model(tmp_path):
     )
     file = formats.GgufFile(path)
     assert len(formats.open_weights(tmp_path).names) == len(file.tensors)
+
+
+def test_a_model_in_two_files_is_that_of_one(tmp_path):
+    whole = formats.GgufFile(write_llama_gguf(tmp_path / "whole.gguf"))
+    names = list(whole.tensors)
+    for number, part in enumerate((names[:7], names[7:])):
+        counts = {"split.no": number, "split.count": 2, "split.tensors.count": len(names)}
+        keys = {key: formats.GgufField.of("int32", value) for key, value in counts.items()}
+        path = tmp_path / f"m-{number + 1:05}-of-00002.gguf"
+        tensors = {name: whole.tensors[name] for name in part}
+        formats.write_gguf(path, (whole.metadata if number == 0 else {}) | keys, tensors, whole.raw)
+    paths = (tmp_path / "whole.gguf", tmp_path / "m-00001-of-00002.gguf")
+    assert np.array_equal(*(lm.load(path, threads=1).logits([3, 5, 9]) for path in paths))

@@ -113,8 +113,13 @@ def awq_codec(fields: MetadataFields, layers: Sequence[LayerFacts]) -> str:
     if str(fields.take("backend", "autoawq")).lower() not in ("autoawq", "auto"):
         fields.refuse("backend", "autoawq")
     _check_layers(fields, layers, {})
-    has_points = fields.flag("zero_point", True)
-    if fields.flag("sym", not has_points) == has_points:
+    for key in ("format", "checkpoint_format"):
+        fields.require(key, ("gemm",), "it repeats the version")
+    fields.require("desc_act", (False,), _OFF)
+    _check_head(fields, layers)
+    symmetric = fields.flag("sym", False)
+    has_points = fields.flag("zero_point", not symmetric)
+    if symmetric and has_points:
         raise fields.contradiction("sym", f"zero_point = {has_points}", "one of them")
     _check_middle(fields, "zero_point", not has_points, layers)
     return "awq"

@@ -82,7 +82,7 @@ class QuantizationConfig:
 
     def _read_method(self) -> str:
         fields = self.fields
-        keys = [key for key in ("quant_method", "quantization_method") if key in fields]
+        keys = [key for key in ("quant_method", "quantization_method", "method") if key in fields]
         named = [fields.text(key).lower() for key in keys]
         if len(set(named)) > 1:
             raise fields.contradiction(keys[1], f"{keys[0]} = {named[0]!r}", "one method")

@@ -67,9 +67,12 @@ _OTHER_FILES: Mapping[Any, tuple[str, str]] = {
 }  # fmt: skip
 """By general.type or general.architecture: what a file without a language model is, and what to do."""
 _NAMES = "it names where the file comes from"
+_TYPES, _QUANTIZED = "tensors say their own types", "it says how the file was quantized"
 _HARMLESS_PREFIXES = {
-    "general.": _NAMES, "quantize.": "it says how the file was quantized",
-    "imatrix.": "it says how the file was quantized", "split.": "the parts of the file are read together",
+    "general.sampling.": "requests choose how tokens are drawn",
+    "general.alignment": "the tensors lie where it says", "general.file_type": _TYPES,
+    "general.quantization_version": _TYPES, "general.": _NAMES, "quantize.": _QUANTIZED,
+    "imatrix.": _QUANTIZED, "split.": "the parts of the file are read together",
 }  # fmt: skip
 _YARN = "YaRN alone reads it"
 _HARMLESS = {
@@ -99,9 +102,9 @@ def config_from_gguf(
         UnsupportedError: Another architecture, or a variant that is not computed.
         FileFormatError: A key is missing or of another kind, or two contradict each other.
     """
-    kind, name = fields.take("general.type", "model"), fields.take("general.architecture")
+    kind, name = fields.text("general.type", "model"), fields.text("general.architecture")
     for key, value in (("general.type", kind), ("general.architecture", name)):
-        if isinstance(value, str) and value in _OTHER_FILES:
+        if value in _OTHER_FILES:
             what, fix = _OTHER_FILES[value]
             raise UnsupportedError(fields.file, f"{what} ({key} = {value!r})", "a language model", fix)
     if kind != "model":
@@ -110,7 +113,8 @@ def config_from_gguf(
         )
     if name not in ARCHITECTURES:
         raise UnsupportedError(
-            fields.file, f"a model of the architecture {name!r:.40}", ", ".join(ARCHITECTURES),
+            fields.file, f"a model of the architecture {name!r:.40} (general.architecture)",
+            ", ".join(ARCHITECTURES),
             "take its Hugging Face folder, export that to ONNX, and quantize and build the file",
         )  # fmt: skip
     return _KeyReader(fields, name, ARCHITECTURES[name]).read(names, divisors)
@@ -171,8 +175,8 @@ class _KeyReader:
     def _integer(self, key: str, default: int | None = None, most: int = _SIZE) -> int:
         return self._fields.integer(self._key(key), default, least=1, most=most)
 
-    def _number(self, key: str, default: float | None = None) -> float:
-        return self._fields.number(self._key(key), default)
+    def _number(self, key: str, default: float | None = None, least: float = -1e38) -> float:
+        return self._fields.number(self._key(key), default, least)
 
     def _same(self, key: str, layers: int, default: int | None = None) -> int:
         """Return a size that may stand there for each layer, and has to be the same for all."""
@@ -181,7 +185,7 @@ class _KeyReader:
             sizes = self._fields.items(full, int, layers) or []
             if len(set(sizes)) != 1 or not 0 < sizes[0] <= _SIZE:
                 self._fields.refuse(full, "one size for all layers")
-            return sizes[0]
+            return int(sizes[0])
         return self._integer(key, default)
 
     def _head_size(self, usual: int) -> int:
@@ -242,7 +246,8 @@ class _KeyReader:
             window = self._fields.peek(key)
             if isinstance(window, int) and isinstance(longest, int) and window >= longest:
                 self._fields.harmless({key: "it is as long as the context"})
-            self._fields.require(key, (0,), _OFF)
+            else:
+                self._fields.require(key, (0,), _OFF)
             return 0, frozenset()
         window = min(self._fields.integer(key, about.window), _SIZE)
         if about.window and not window:  # llama.cpp then attends to nothing
@@ -275,11 +280,11 @@ class _KeyReader:
     ) -> tuple[RotaryEmbedding, RotaryEmbedding | None]:
         """Return the rotation, and that of layers with a window where it is another one."""
         pairs = self._pairs(head_size)
-        base, swa = self._number("rope.freq_base", 10000.0), self._key("rope.freq_base_swa")
+        base, swa = self._number("rope.freq_base", 10000.0, 1e-6), self._key("rope.freq_base_swa")
         kind = self._fields.choice(self._key("rope.scaling.type"), ("none", "linear"), "linear")
         # The older key counts where the newer one is missing.
-        older = self._number("rope.scale_linear", 0.0)
-        factor = self._number("rope.scaling.factor", older) or 1.0
+        older = self._number("rope.scale_linear", 0.0, 0.0)
+        factor = self._number("rope.scaling.factor", older, 0.0) or 1.0
         factor = 1.0 if kind == "none" else factor
         scaled = (
             RotaryEmbedding(base, pairs) if factor == 1.0 else RotaryEmbedding(base, pairs, "linear", factor)
@@ -293,5 +298,5 @@ class _KeyReader:
             self._fields.harmless({swa: "no layer has a window"})
             return scaled, None
         if self._name == "gemma2":
-            return scaled, replace(scaled, base=self._fields.number(swa, base))
-        return scaled, RotaryEmbedding(self._fields.number(swa, _LOCAL_BASE), pairs)
+            return scaled, replace(scaled, base=self._fields.number(swa, base, 1e-6))
+        return scaled, RotaryEmbedding(self._fields.number(swa, _LOCAL_BASE, 1e-6), pairs)
