@@ -231,3 +231,13 @@ def test_a_legacy_calibrator_of_tensorrts_signature_is_built(log) -> None:
 def test_what_a_legacy_calibrator_raises_is_in_the_log(name, log) -> None:
     assert build_with(Legacy(fails=name), log) is None
     assert any(f"RuntimeError: {name}" in message for message in log.of("ERROR"))
+
+
+def test_a_fill_whose_alpha_is_a_list_begins_at_0_with_a_warning(log) -> None:
+    network = trt.Builder(log).create_network()
+    layer = network.add_fill((4,), trt.FillOperation.LINSPACE, trt.float32)
+    layer.alpha, layer.beta = [1000], 2
+    network.mark_output(layer.get_output(0))
+    assert outputs_of(network, log)[0].tolist() == [0, 2, 4, 6]
+    (warning,) = [message for message in log.of("WARNING") if "alpha" in message]
+    assert "[1000] is ignored" in warning

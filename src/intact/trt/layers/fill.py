@@ -36,6 +36,13 @@ class IFillLayer(ILayer):
     alpha: Any = None
     beta: Any = None
 
+    def __setattr__(self, key: str, value: Any) -> None:
+        if key in ("alpha", "beta") and np.ndim(value) and self._network.dialect == "10.x":
+            return self._network.warn(
+                f"{self.name}: {key} takes one number; {value} is ignored, as in TensorRT 10"
+            )
+        return super().__setattr__(key, value)
+
     def is_alpha_beta_int64(self) -> bool:
         """Return whether alpha and beta are integers of 64 bits."""
         return self.to_type == DataType.INT64 and isinstance(self.alpha, int)
