@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from intact.graph.core.proto import proto_graphs
 from intact.graph.files.model_builder import DTYPES, NAMES, Composer, Known
@@ -146,7 +146,7 @@ class TypedComposer(Composer):
         if array is not None and array.dtype.name not in (_SINGLE, _HALF):
             return name
         stored = STORED.get(target, target)
-        if array is not None and name not in self._fixed and name not in self._read:
+        if array is not None and name not in self._fixed and name not in self._read and _fits(array, stored):
             self._arrays[name] = array.astype(stored)
             self._types.pop(name, None)
             self._note(name, target)
@@ -164,7 +164,7 @@ class TypedComposer(Composer):
         attribute = _TARGETS.get(node.op_type)
         target = next((NAMES.get(a.i, "") for a in node.attribute if a.name == attribute), None)
         if target is not None and not node.domain:
-            return self._note(node.output[0], target)
+            return self._note(node.output[0], target if target in (_HALF, _BRAIN) else "")
         if node.op_type in _FIRST_OUTPUT and not node.domain:
             return self._follow_bodies(node)
         if not parameters:
@@ -183,6 +183,11 @@ class TypedComposer(Composer):
                 self._follow(inner, self._parameters(inner.op_type, inner.domain, inner.input))
             for output, value in zip(node.output, body.output[first:], strict=False):
                 self._note(output, self._types.get(value.name, ""))
+
+
+def _fits(array: NDArray[Any], dtype: str) -> bool:
+    """Return whether no number of an array is infinite in another type: the least float32 of masks is."""
+    return bool((np.abs(array) <= np.finfo(dtype).max).all())
 
 
 @lru_cache(maxsize=4096)
