@@ -13,7 +13,7 @@ from intact.formats.metadata_fields import MetadataFields
 from intact.lm.description.special_tokens import CONFIG, end_tokens
 from intact.lm.vocabularies.gguf_tokenizer import gguf_tokenizer
 from intact.lm.vocabularies.token_bytes import Reader, byte_reader
-from intact.lm.vocabularies.tokenizer_json import check_contents
+from intact.lm.vocabularies.tokenizer_json import check_contents, check_sizes
 from intact.reading import read_bytes
 
 _MOST_HOLES = 2**16  # numbers of tokens that may be missing
@@ -44,6 +44,7 @@ class Tokenizer:
         self.eos = tuple(eos)
         self._guidance: Any = None
         package = _package()
+        check_sizes(text)
         self._tokenizer = _call(lambda: package.Tokenizer.from_str(text))
         self.switched_off = tuple(
             name for name in ("truncation", "padding") if getattr(self._tokenizer, name) is not None
@@ -203,14 +204,21 @@ def tokenizer_of_file(path: Path, config: Mapping[str, Any]) -> Tokenizer:
 
 def tokenizer_of_text(text: str, config: Mapping[str, Any]) -> Tokenizer:
     """Make a tokenizer of the text of a tokenizer.json; `config` and errors as for `tokenizer_of_file`."""
-    package = _package()
-    check_contents(text, lambda contents: str(_call(lambda: package.Tokenizer.from_str(contents).to_str())))
+    check_contents(text, _try_contents)
     tokenizer = Tokenizer(text, None, ())
     words = tokenizer.words()
     ends = end_tokens(MetadataFields(config, CONFIG), "eos_token_id", max(words.values(), default=0))
     texts = {words[text] for text in config.get("eos_token", ()) if text in words}
     tokenizer.eos = tuple(sorted({*ends, *texts}))
     return tokenizer
+
+
+def _try_contents(text: str) -> str:
+    """Return the contents of a tokenizer of some contents, after it encoded and decoded something."""
+    tokenizer = Tokenizer(text, None, ())
+    for probe in _PROBES:
+        tokenizer.decode(tokenizer.encode(probe), special=True)
+    return str(_call(tokenizer._tokenizer.to_str))
 
 
 def _call(action: Callable[[], Any]) -> Any:

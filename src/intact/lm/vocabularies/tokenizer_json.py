@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from intact.errors import FileFormatError, UnsupportedError
 
 FILE = "tokenizer.json"
 _PARTS = ("added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder")
+_PRECOMPILED = "Precompiled"
 _NOT_COMPARED = ("version", "truncation", "padding")
 """`truncation` and `padding` are switched off: they would change prompts."""
 _OLD_FIELDS = {"Metaspace": ("add_prefix_space", "str_rep")}
@@ -23,17 +25,17 @@ def check_contents(text: str, read: Callable[[str], str]) -> None:
 
     Args:
         text: The contents.
-        read: Returns the contents of a tokenizer that is built from some.
+        read: Returns the contents of a tokenizer that is built from some, and tries it.
     Raises:
         UnsupportedError: A field is not used; the error names it.
         FileFormatError: A part is not understood; the error names it.
     """
-    try:
-        contents = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(FILE, f"'{str(error)[:100]}'", "JSON", "download it again") from error
+    contents = _parse(text)
     if not isinstance(contents, Mapping) or not isinstance(contents.get("model"), Mapping):
         raise FileFormatError(FILE, "no object with a model", "a tokenizer", "download it again")
+    for key, value in contents.items():
+        if key not in (*_NOT_COMPARED, *_PARTS, "model"):
+            raise _refusal(key, value, "the parts of a tokenizer")
     if contents["model"].get("dropout"):
         raise _refusal("model.dropout", contents["model"]["dropout"], "null: tokens are not drawn by lot")
     try:
@@ -43,6 +45,40 @@ def check_contents(text: str, read: Callable[[str], str]) -> None:
     for key, value in contents.items():
         if key not in _NOT_COMPARED:
             _compare(key, value, back.get(key))
+
+
+def check_sizes(text: str) -> None:
+    """Refuse tables of characters that claim to be longer than they are: the package reserves that memory.
+
+    Raises:
+        FileFormatError: There is one.
+    """
+    if _PRECOMPILED in text:
+        for table in _charsmaps(_parse(text)):
+            try:
+                data = base64.b64decode(table, validate=True)
+            except (TypeError, ValueError):
+                continue  # the package says so
+            if int.from_bytes(data[:4], "little") > len(data) - 4:
+                raise FileFormatError(
+                    FILE, f"normalizer.precompiled_charsmap of {len(data)} bytes", "as many as it says",
+                    "download it again",
+                )  # fmt: skip
+
+
+def _charsmaps(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping) and value.get("type") == _PRECOMPILED:
+        yield value.get("precompiled_charsmap")
+    elif isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _charsmaps(inner)
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(FILE, f"'{str(error)[:100]}'", "JSON", "download it again") from error
 
 
 def _blame(
