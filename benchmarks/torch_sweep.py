@@ -64,8 +64,9 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
             entry = json.loads(line)
             done[entry["case"]] = entry["results"]
     results, begin = [], time.monotonic()
-    for number, case in enumerate(cases(options.most, options.tables)):
-        if number % shards != shard % shards or (options.only and not case.name.startswith(options.only)):
+    wanted = cases(options.most, options.tables, lambda name: name.startswith(options.only))
+    for number, case in enumerate(wanted):
+        if number % shards != shard % shards:
             continue
         if case.name not in done:
             if options.seconds and time.monotonic() - begin > options.seconds:

@@ -20,6 +20,7 @@ from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.engine.steps import Codes, FallbackSubgraph
 from intact.engine.steps.base.wiring import writes
+from intact.errors import QuantValueError
 from intact.graph import Model, NamedPair, QuantizerCall, Session, to_proto
 from intact.placement import float_steps, read_placement
 
@@ -111,6 +112,12 @@ def compare_module(engine: Engine, module: Module, feeds: Feeds) -> Comparison:
     outputs, calls = module.trace(feeds)
     _count_calls(result, plan, module, calls, tensors, {})
     side_outputs = {"engine": _outputs(plan, tensors), "module": outputs}
+    shapes = {side: [array.shape for array in arrays] for side, arrays in side_outputs.items()}
+    if shapes["engine"] != shapes["module"]:
+        raise QuantValueError(
+            "outputs of the engine", f"shapes {shapes['engine']}", f"those of the module, {shapes['module']}",
+            "report this model, with the call that makes them",
+        )  # fmt: skip
     result.samples = result.traced = _rows(side_outputs)
     _answers(result, {side: arrays[0] for side, arrays in side_outputs.items()})
     _distances(result, side_outputs)

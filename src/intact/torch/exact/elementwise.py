@@ -5,6 +5,7 @@ Other handlers share its helpers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from intact import numerics
 from intact.torch.exact.exact_operator import exact
 from intact.torch.exact.tensor_grids import TensorGrids
 
-__all__ = ["ELEMENTWISE", "NoEngineStep", "Handler", "engine_function"]
+__all__ = ["ELEMENTWISE", "OF_INTEGERS", "NoEngineStep", "Handler", "engine_function"]
 
 Handler = Callable[..., Any]
 
@@ -87,8 +88,25 @@ def _log_base(base: float) -> Handler:
     return lambda grids, input: engine_function("log", input) / below
 
 
+def _log1p(grids: TensorGrids, input: Tensor) -> Tensor:
+    return engine_function("log", input + 1)
+
+
+def _expm1(grids: TensorGrids, input: Tensor) -> Tensor:
+    return engine_function("exp", input) - 1
+
+
 def _tan(grids: TensorGrids, input: Tensor) -> Tensor:
     return engine_function("sin", input) / engine_function("cos", input)
+
+
+def _atan2(grids: TensorGrids, input: Tensor, other: Tensor) -> Tensor:
+    """Compute the angle of points, by the quotient and the quadrant, as it is exported."""
+    origin = (input == 0) & (other == 0)
+    angle = torch.where(origin, input, engine_function("atan", input / other))
+    # Of a zero, its quotient says the sign.
+    turned = torch.where((input > 0) | ((input == 0) & (1 / input > 0)), angle + math.pi, angle - math.pi)
+    return torch.where((other < 0) | ((other == 0) & (1 / other < 0)), turned, angle)
 
 
 def _power(grids: TensorGrids, input: Any, exponent: Any) -> Tensor:
@@ -123,10 +141,18 @@ ELEMENTWISE: dict[str, Handler] = {
     )},
     "arccos": _function("acos"), "arccosh": _function("acosh"), "arcsin": _function("asin"),
     "arcsinh": _function("asinh"), "arctan": _function("atan"), "arctanh": _function("atanh"),
-    "celu": _celu, "elu": _elu, "expit": _function("sigmoid"), "gelu": _gelu,
+    "arctan2": _atan2, "atan2": _atan2,
+    "celu": _celu, "elu": _elu, "expit": _function("sigmoid"), "expm1": _expm1, "gelu": _gelu,
     "hardsigmoid": _function("hard_sigmoid"), "hardswish": _function("hard_swish"),
-    "log10": _log_base(10.0), "log2": _log_base(2.0), "log_sigmoid": _log_sigmoid,
+    "log10": _log_base(10.0), "log1p": _log1p, "log2": _log_base(2.0), "log_sigmoid": _log_sigmoid,
     "logsigmoid": _log_sigmoid, "pow": _power, "rsqrt": _rsqrt, "selu": _selu, "softplus": _softplus,
     "tan": _tan,
 }  # fmt: skip
 """Name of a function -> its handler. Roots are among them, because MKL leaves their last bits open."""
+
+OF_INTEGERS = frozenset({
+    "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "asin", "asinh", "atan",
+    "atan2", "cos", "cosh", "erf", "exp", "expit", "log", "log10", "log2", "rsqrt", "sigmoid", "sin", "sinh",
+    "sqrt", "tan", "tanh",
+})  # fmt: skip
+"""Functions that make floats of integers."""

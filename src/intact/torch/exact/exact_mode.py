@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from intact.torch.exact.function_handlers import DECOMPOSED, HANDLERS, NoEngineStep
+from intact.torch.exact.function_handlers import DECOMPOSED, HANDLERS, OF_INTEGERS, NoEngineStep
 from intact.torch.exact.tensor_grids import MOVES, CarriesGrid, TensorGrids
 from intact.torch.exact.torch_steps import note_torch_step
 from intact.torch.operators.fake_quantize import is_tracing
@@ -104,6 +104,10 @@ class ExactMode(TorchFunctionMode):
             if args:
                 self.grids.put_moved(name, result, func, args, kwargs)
             return result
+        if name in OF_INTEGERS and "out" not in kwargs and not any(map(_is_float, operands)):
+            args = tuple(x.float() if isinstance(x, Tensor) else x for x in args)
+            operands = (*args, *kwargs.values())
+            is_real = _is_real(operands)
         handler = HANDLERS.get(name) if is_real else None
         if handler is None:
             note_torch_step(name, operands)
@@ -133,6 +137,10 @@ def _usual_form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[An
     left_out = {"input"} if first else set()
     left_out |= {"out"} if kwargs.get("out", first) is None else set()
     return (*first, *args), {name: x for name, x in kwargs.items() if name not in left_out}
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
 
 
 def _write_if_inplace(writes: bool, args: tuple[Any, ...], result: Any) -> Any:

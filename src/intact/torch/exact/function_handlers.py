@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from intact.torch.exact import contractions, functions, matrix_products, pool_and_resize, recurrent
-from intact.torch.exact.elementwise import ELEMENTWISE, Handler, NoEngineStep, engine_function
+from intact.torch.exact.elementwise import ELEMENTWISE, OF_INTEGERS, Handler, NoEngineStep, engine_function
 from intact.torch.exact.exact_operator import exact
 from intact.torch.exact.tensor_grids import TensorGrids
 from intact.torch.private_torch import pack_padded_sequence, pad_packed_sequence
 from intact.torch.tracing import function_decompositions
 
-__all__ = ["HANDLERS", "DECOMPOSED", "NoEngineStep"]
+__all__ = ["HANDLERS", "DECOMPOSED", "OF_INTEGERS", "NoEngineStep"]
 
 # ---- along axes ----
 
@@ -173,12 +173,18 @@ def _batch_norm(
     grids: TensorGrids, input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     training: bool, momentum: float, eps: float, cudnn_enabled: bool,
 ) -> Tensor:  # fmt: skip
+    each = [-1, *[1] * (input.dim() - 2)]
+    if training and running_mean is None and running_var is None and input.dim() > 1:
+        axes = [0, *range(2, input.dim())]
+        apart = input - _reduce_axes(grids, input, "mean", axes, True)
+        variance = _reduce_axes(grids, apart * apart, "mean", axes, True)
+        factors, offsets = (None if x is None else x.reshape(each) for x in (weight, bias))
+        return _affine(apart * (1 / engine_function("sqrt", variance + eps)), factors, offsets)
     if training or running_mean is None or running_var is None:
-        raise NoEngineStep
+        raise NoEngineStep  # torch also writes into running statistics
     gain = 1 / engine_function("sqrt", running_var + eps)  # as in N29
     gain = gain if weight is None else gain * weight
     shift = (0 if bias is None else bias) - running_mean * gain
-    each = [-1, *[1] * (input.dim() - 2)]
     return input * gain.reshape(each) + shift.reshape(each)  # type: ignore[no-any-return]
 
 
@@ -227,7 +233,7 @@ def _addmm(
         grid = grids.of(mat2)
         if grid is not None:
             grids.put_moved("t", weight, Tensor.t, (mat2,), {})
-        return matrix_products.linear(grids, mat1, weight, input)
+        return matrix_products.linear(grids, mat1, weight, input.expand(mat2.shape[1]).contiguous())
     return _baddbmm(grids, input, mat1, mat2, beta=beta, alpha=alpha)
 
 
@@ -383,11 +389,13 @@ def _require_result(result: Tensor | None) -> Tensor:
 
 def _adaptive_average_pool(rank: int) -> Handler:
     def handler(grids: TensorGrids, input: Tensor, output_size: Any) -> Tensor:
+        if input.dim() != rank + 2:
+            raise NoEngineStep
         sizes = [
             n if out is None else out
             for out, n in zip(_sizes(output_size, rank), input.shape[2:], strict=True)
         ]
-        if input.dim() != rank + 2 or any(n % out for n, out in zip(input.shape[2:], sizes, strict=True)):
+        if any(n % out for n, out in zip(input.shape[2:], sizes, strict=True)):
             raise NoEngineStep
         if set(sizes) == {1}:
             result = pool_and_resize.mean_of_planes(grids, input, True)

@@ -6,6 +6,7 @@ PyTorch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
@@ -38,8 +39,15 @@ def operator_translations() -> dict[Any, Callable[..., Any]]:
         aten.squeeze.dim: _squeeze,
         aten.rrelu_with_noise_functional.default: _rrelu,
         prims.prod.default: _product,
+        aten.atan2.default: _atan2,
         aten.avg_pool2d.default: partial(_average_pool, "aten_avg_pool2d", 2),
         aten.avg_pool3d.default: partial(_average_pool, "aten_avg_pool3d", 3),
+        aten.native_batch_norm.default: partial(_batch_norm, "aten_native_batch_norm", 3),
+        aten._native_batch_norm_legit.default: partial(_batch_norm, "aten_native_batch_norm", 3),
+        aten._native_batch_norm_legit_functional.default: partial(
+            _batch_norm, "aten__native_batch_norm_legit_functional", 5
+        ),
+        aten.cross_entropy_loss.default: _cross_entropy,
         aten.full.default: _full,
         aten.zeros.default: _zeros,
         aten.unsqueeze.default: Opaque({True: _unsqueeze_complex}),
@@ -149,6 +157,72 @@ def _running(x: Any, dim: int, reduce: str, where: str, end: float) -> Any:
     values = getattr(op, reduce)(rows, _numbers(-1), keepdims=0)
     places = getattr(op, where)(rows, axis=-1, keepdims=0, select_last_index=1)
     return [op.Transpose(values, perm=back), op.Transpose(places, perm=back)]
+
+
+# ---- functions ----
+
+
+def _atan2(self, other):  # type: ignore[no-untyped-def]
+    """Write the angle of a point. torch's exporter divides integers, and gives -pi for (0, -1)."""
+    op = _op()
+    if not self.dtype.is_floating_point():
+        self = op.Cast(self, to=_FLOAT)
+    if not other.dtype.is_floating_point():
+        other = op.Cast(other, to=_FLOAT)
+    zero, one, pi = _like(self, 0.0), _like(self, 1.0), _like(self, math.pi)
+    of_y, of_x = op.Equal(self, zero), op.Equal(other, zero)
+    angle = op.Where(op.And(of_y, of_x), self, op.Atan(op.Div(self, other)))
+
+    def has_sign(x: Any, is_zero: Any, compare: Callable[..., Any]) -> Any:
+        return op.Or(compare(x, zero), op.And(is_zero, compare(op.Div(one, x), zero)))
+
+    above = has_sign(self, of_y, op.Greater)
+    turned = op.Where(above, op.Add(angle, pi), op.Sub(angle, pi))
+    return op.Where(has_sign(other, of_x, op.Less), turned, angle)
+
+
+_FLOAT = 1  # of ONNX's types
+
+
+def _cross_entropy(  # type: ignore[no-untyped-def]
+    self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0
+):
+    """Write the loss of targets that are classes. torch's exporter leaves `label_smoothing` out."""
+    from onnxscript.function_libs.torch_lib.ops import nn
+
+    if label_smoothing:
+        raise NotImplementedError("cross_entropy with label_smoothing")
+    if target.dtype.is_floating_point():
+        raise NotImplementedError("cross_entropy with probabilities of classes")
+    return nn.aten_cross_entropy_loss(self, target, weight, reduction, ignore_index, 0.0)
+
+
+# ---- norms ----
+
+
+def _batch_norm(  # type: ignore[no-untyped-def]
+    name, outputs, input, weight=None, bias=None, running_mean=None, running_var=None, training=False,
+    momentum=0.1, eps=1e-5,
+):  # fmt: skip
+    """Write a batch norm; with `training` one by the statistics of the batch, which torch's exporter takes
+    for running ones. Running statistics stay as they are.
+    """
+    if not training:
+        from onnxscript.function_libs.torch_lib.ops import core
+
+        write = getattr(core, name)
+        return write(input, weight, bias, running_mean, running_var, False, momentum, eps)
+    op, rank = _op(), len(input.shape)
+    axes = _numbers(0, *range(2, rank))
+    mean = op.ReduceMean(input, axes, keepdims=1)
+    apart = op.Sub(input, mean)
+    variance = op.ReduceMean(op.Mul(apart, apart), axes, keepdims=1)
+    gain = op.Div(_like(input, 1.0), op.Sqrt(op.Add(variance, _like(input, eps))))
+    y, each = op.Mul(apart, gain), _numbers(-1, *[1] * (rank - 2))
+    y = y if weight is None else op.Mul(y, op.Reshape(weight, each))
+    y = y if bias is None else op.Add(y, op.Reshape(bias, each))
+    statistics = [op.Reshape(x, _numbers(-1)) for x in (mean, gain)]
+    return [y, *statistics, running_mean, running_var][:outputs]
 
 
 # ---- windows ----

@@ -118,7 +118,9 @@ def translate(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
                     opset_version=max(opset, graph.NATIVE_OPSET), **options,
                 )  # fmt: skip
-        except torch.onnx.OnnxExporterError as error:
+        except IntactError:
+            raise
+        except Exception as error:  # of passes behind the exporter, too
             errors.append(error)
         else:
             graph.hold_constants(program.model)

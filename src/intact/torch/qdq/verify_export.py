@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from intact import numerics
-from intact.errors import IntactError
+from intact.errors import IntactError, QuantValueError
 from intact.graph import Pair, Session
 from intact.torch.models.array_runner import as_array
 from intact.torch.models.batches import tensors_in
@@ -117,7 +117,14 @@ def compare_outputs(model: nn.Module, data: bytes, batches: Iterable[Batch]) -> 
             ours = list(tensors_in(model(*args, **kwargs)))
         file = session.run(feeds(session, args, kwargs))
         for index, (name, tensor) in enumerate(zip(session.outputs, ours, strict=True)):
-            result.add(as_array(tensor), file[name], first=index == 0)
+            array = as_array(tensor)
+            if array.shape != file[name].shape:
+                raise QuantValueError(
+                    f"output '{name}' of the file", f"shape {file[name].shape}",
+                    f"{array.shape}, as of the module",
+                    "write what makes this output with other functions, and export again",
+                )  # fmt: skip
+            result.add(array, file[name], first=index == 0)
     return result
 
 
