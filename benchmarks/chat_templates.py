@@ -131,7 +131,9 @@ def conversations() -> Iterator[tuple[str, list[dict[str, Any]], dict[str, Any]]
     yield "goes on and begins", [USER, ANSWER], goes_on | {"add_generation_prompt": True}
 
 
-def rendered(template: str, messages: list[dict[str, Any]], settings: dict[str, Any]) -> str | None:
+def transformers_prompt(
+    template: str, messages: list[dict[str, Any]], settings: dict[str, Any]
+) -> str | None:
     """Return what transformers renders; None for an error."""
     values = {"add_generation_prompt": True, **TOKENS, **settings}
     if values.get("continue_final_message") and values["add_generation_prompt"]:
@@ -147,7 +149,7 @@ def rendered(template: str, messages: list[dict[str, Any]], settings: dict[str, 
 
 def compare_rendering(template: str, messages: list[dict[str, Any]], settings: dict[str, Any]) -> str:
     """Return how `render_chat` compares with transformers."""
-    theirs = rendered(template, messages, settings)
+    theirs = transformers_prompt(template, messages, settings)
     try:
         ours: str | None = render_chat(
             template, copy.deepcopy(messages), now=NOW, variables=TOKENS, **settings
@@ -165,7 +167,7 @@ def compare_prompt(template: str, messages: list[dict[str, Any]], settings: dict
     arguments = {name: settings[name] for name in names if name in settings}
     variables = {name: value for name, value in settings.items() if name not in names}
     present = [{name: value for name, value in message.items() if value is not None} for message in messages]
-    theirs = rendered(template, present, settings)
+    theirs = transformers_prompt(template, present, settings)
     try:
         ours: str | None = str(chat_prompt(
             ChatTemplates({"default": template}, TOKENS), copy.deepcopy(messages), now=NOW,

@@ -249,10 +249,12 @@ NAMED = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": 
     ],
 )  # fmt: skip
 def test_folders_have_the_templates_that_transformers_takes(files, templates, tmp_path):
-    found = folder_chat_templates(ModelFiles(write_files(tmp_path, files)), "llama")
-    assert found.templates == templates and set(found.origins) == set(templates)
+    templates_read = folder_chat_templates(ModelFiles(write_files(tmp_path, files)), "llama")
+    assert templates_read.templates == templates and set(templates_read.origins) == set(templates)
     if len(files) > 1 and templates == {"default": "c"}:
-        assert found.origins["default"] == ("chat_template.jinja, not tokenizer_config.json: chat_template")
+        assert templates_read.origins["default"] == (
+            "chat_template.jinja, not tokenizer_config.json: chat_template"
+        )
 
 
 @pytest.mark.parametrize("value", [3, ["a"], [{"name": "default"}], {"default": 3}])
@@ -297,9 +299,9 @@ def test_gguf_files_have_named_templates_and_texts_of_tokens():
         "tokenizer.ggml.tokens": ["a", "<s>", "</s>"], "tokenizer.ggml.bos_token_id": 1,
         "tokenizer.ggml.eos_token_id": 2,
     }  # fmt: skip
-    found = gguf_chat_templates(MetadataFields(keys, "small.gguf"))
-    assert found.templates == {"default": "d", "tool_use": "t"}
-    assert found.variables == {"bos_token": "<s>", "eos_token": "</s>"}
+    templates_read = gguf_chat_templates(MetadataFields(keys, "small.gguf"))
+    assert templates_read.templates == {"default": "d", "tool_use": "t"}
+    assert templates_read.variables == {"bos_token": "<s>", "eos_token": "</s>"}
     pieces = keys | {"tokenizer.ggml.model": "llama"}
     del pieces["tokenizer.ggml.eos_token_id"]
     assert gguf_chat_templates(MetadataFields(pieces, "small.gguf")).variables["eos_token"] == "</s>"

@@ -71,7 +71,7 @@ def prepare_messages(
     prepared = []
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
-        fields = _known_fields(message, names, where)
+        fields = _read_fields(message, names, where)
         if fields["role"] == "developer" and content_forms(template, "developer", texts).takes_none:
             fields["role"] = "system"
         if "content" in fields:
@@ -87,7 +87,7 @@ def prepare_messages(
     return prepared
 
 
-def _known_fields(message: Any, names: Collection[str], where: str) -> dict[str, Any]:
+def _read_fields(message: Any, names: Collection[str], where: str) -> dict[str, Any]:
     """Return the fields of a message, of which each is known or read by a template with these `names`."""
     fields = plain_data(message, where)
     if not isinstance(fields, dict):
