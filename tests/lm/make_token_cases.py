@@ -92,16 +92,17 @@ def digest(tokens: Sequence[int]) -> str:
 
 
 def metadata_of(name: str) -> dict[str, Any]:
-    """Return the metadata of a case: a pre-tokenizer's name, or "pieces" with the number of a vocabulary."""
+    """Return the metadata of a case: a pre-tokenizer, or "pieces" with a seed and how many scores tie."""
     if name.startswith("pieces"):
-        return piece_metadata(int(name[6:]))
+        seed, ties = map(int, name.removeprefix("pieces").split("x"))
+        return piece_metadata(seed, ties=ties)
     is_byte_level = PRE_TOKENIZERS[name].is_byte_level
     return byte_level_metadata(name) if is_byte_level else blank_pair_metadata(name)
 
 
 def cases() -> list[str]:
     """Return the names of all cases."""
-    return [*PRE_TOKENIZERS, "pieces0", "pieces3"]
+    return [*PRE_TOKENIZERS, "pieces0x1", "pieces3x1", "pieces1x1", "pieces0x10", "pieces2x1000000"]
 
 
 def main() -> None:

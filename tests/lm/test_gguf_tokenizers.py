@@ -10,7 +10,7 @@ from tests.lm.hard_strings import HARD_STRINGS, piece_metadata
 from tests.lm.make_token_cases import CASES, digest, metadata_of
 
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
-from intact.lm.tokenizer import tokenizer_of_gguf
+from intact.lm.tokenizer import Tokenizer, tokenizer_of_gguf
 from intact.lm.vocabularies.token_bytes import byte_letters
 
 pytest.importorskip("tokenizers")
@@ -27,6 +27,13 @@ def test_tokens_of_hard_strings_are_those_of_llama_cpp(name):
     assert digest(tokenizer.eos) == ends
     found = [digest(tokenizer.encode(text)) for text in HARD_STRINGS]
     assert [text for text, a, b in zip(HARD_STRINGS, found, expected, strict=True) if a != b] == []
+
+
+@pytest.mark.parametrize("ties", [1, 10])
+def test_a_saved_vocabulary_gives_the_same_tokens(ties):
+    tokenizer = tokenizer_of_gguf(piece_metadata(ties=ties), "file")
+    saved = Tokenizer(tokenizer.to_json(), tokenizer.bos, tokenizer.eos)
+    assert [saved.encode(text) for text in HARD_STRINGS] == [tokenizer.encode(text) for text in HARD_STRINGS]
 
 
 def vocabulary(*special: tuple[str, int], pre: str = "gpt-2", **fields: Any) -> dict[str, Any]:

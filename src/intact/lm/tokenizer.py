@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from intact.errors import FileFormatError, MissingExtraError, QuantValueError, U
 from intact.formats.metadata_fields import MetadataFields
 from intact.lm.description.special_tokens import CONFIG, end_tokens
 from intact.lm.vocabularies.gguf_tokenizer import gguf_tokenizer
+from intact.lm.vocabularies.piece_encoder import PieceEncoder, split_scores, with_scores
 from intact.lm.vocabularies.token_bytes import Reader, byte_reader
 from intact.lm.vocabularies.tokenizer_json import check_contents, check_sizes
 from intact.reading import read_bytes
@@ -44,6 +46,7 @@ class Tokenizer:
         self.eos = tuple(eos)
         self._guidance: Any = None
         package = _package()
+        text, scores = split_scores(text)
         check_sizes(text)
         self._tokenizer = _call(lambda: package.Tokenizer.from_str(text))
         self.switched_off = tuple(
@@ -51,7 +54,10 @@ class Tokenizer:
         )
         _call(self._tokenizer.no_truncation)
         _call(self._tokenizer.no_padding)
-        front, self.appended = self._around()
+        self._scores = scores
+        self._pieces = None if scores is None else PieceEncoder(json.loads(text), scores)
+        self._front, self.appended = self._around()
+        front = self._front
         self._prefix = [] if bos is None or bos in front else [bos]
         self.bos = next(iter(front), None) if bos is None else bos
         self._reader: Reader | None = byte_reader(self._tokenizer.decoder)
@@ -122,7 +128,7 @@ class Tokenizer:
                 raise UnsupportedError("tokenizer", "no end token", "one, for a grammar", "set its eos token")
             try:
                 self._guidance = llguidance.LLTokenizer(
-                    self.to_json(), n_vocab=vocabulary, eos_token=list(self.eos)
+                    split_scores(self.to_json())[0], n_vocab=vocabulary, eos_token=list(self.eos)
                 )
             except Exception as error:  # ValueError, or a panic's class
                 raise UnsupportedError(
@@ -152,15 +158,22 @@ class Tokenizer:
                 "tokenizer.json", f"a token of number {last} among {len(numbers)}", "numbers without gaps",
                 "download it again",
             )  # fmt: skip
-        return str(_call(self._tokenizer.to_str))
+        text = str(_call(self._tokenizer.to_str))
+        return text if self._scores is None else with_scores(text, self._scores)
 
     def _encode(self, text: str, special: bool) -> list[int]:
+        if self._pieces is not None:
+            ids = self._pieces.encode(text)
+            return [*self._front, *ids, *self.appended] if special else ids
         return list(_call(lambda: self._tokenizer.encode(text, add_special_tokens=special)).ids)
 
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the tokens that the post-processor puts in front of a text, and behind it."""
         for text in _PROBES:
-            ids, plain = (self._encode(text, special) for special in (True, False))
+            ids, plain = (
+                _call(partial(self._tokenizer.encode, text, add_special_tokens=special)).ids
+                for special in (True, False)
+            )
             for start in range(len(ids) - len(plain) + 1):
                 if plain and ids[start : start + len(plain)] == plain:
                     return tuple(ids[:start]), tuple(ids[start + len(plain) :])
