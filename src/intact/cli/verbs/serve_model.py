@@ -14,6 +14,16 @@ from intact.cli.shared_options import check_thread_count
 from intact.cli.verbs.show_model import Accept
 
 _SlotCount = Annotated[int, typer.Option(help="Sequences that run together.", min=1, max=1024)]
+_ApiKey = Annotated[
+    str, typer.Option(help="What clients must send.", envvar="INTACT_API_KEY", show_default=False)
+]
+_MetricsKey = Annotated[
+    str, typer.Option(help="What must be sent for /metrics.", envvar="INTACT_METRICS_KEY", show_default=False)
+]
+_Origins = Annotated[
+    list[str] | None,
+    typer.Option(help="Origin of web pages that may ask, such as https://example.org; * for all."),
+]
 
 
 def serve(
@@ -35,17 +45,9 @@ def serve(
     idle: Annotated[
         int, typer.Option(help="Seconds without a request until caches are freed.", min=0, max=2**20)
     ] = 600,
-    api_key: Annotated[
-        str, typer.Option(help="What clients must send.", envvar="INTACT_API_KEY", show_default=False)
-    ] = "",
-    metrics_key: Annotated[
-        str,
-        typer.Option(help="What must be sent for /metrics.", envvar="INTACT_METRICS_KEY", show_default=False),
-    ] = "",
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(help="Origin of web pages that may ask, such as https://example.org; * for all."),
-    ] = None,
+    api_key: _ApiKey = "",
+    metrics_key: _MetricsKey = "",
+    cors: _Origins = None,
     positions: Annotated[
         int | None, typer.Option(help="The longest sequence; by default the model's, up to 8192.")
     ] = None,
