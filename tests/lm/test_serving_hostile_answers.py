@@ -7,9 +7,12 @@ import threading
 
 import pytest
 from tests.lm.scripted_model import scripted_model
-from tests.lm.server_clients import serve
+from tests.lm.server_clients import serve, write_text_model
 
+from intact import lm
 from intact.lm.continuous_batch import ContinuousBatch, SequenceJob
+from intact.lm.sampling import Sampling
+from intact.lm.sequence_jobs import TextJob
 from intact.lm.serving.engine_thread import EngineThread
 from intact.lm.serving.strict_json import encode_strict, parse_strict
 from intact.lm.serving.tool_calls import ToolCallStream
@@ -137,6 +140,45 @@ def test_an_error_of_a_job_reaches_its_client_and_no_other(server, monkeypatch, 
     assert bad.status_code == (200 if is_streamed else 500)
     assert not is_streamed or bad.text.endswith("data: [DONE]\n\n")
     assert ask(server, "c0")["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize("fails_in", ["prompt", "answer"])
+def test_an_error_of_the_engine_ends_the_sequence_that_caused_it_alone(tmp_path, monkeypatch, fails_in):
+    model = lm.load(write_text_model(tmp_path / "small"), weights="int4", block=16, threads=1)
+    prompts, bad, run = ["abc", "q", "abd", "xyz"], model.encode("q")[0], model.engine.run
+    expected = [model.generate(prompt, max_tokens=12) for prompt in prompts]
+    bias = {bad: 100.0} if fails_in == "answer" else {}
+    jobs = []
+    for number, prompt in enumerate(prompts):
+        ids = model.encode("m" if prompt == "q" and bias else prompt)
+        how = Sampling(logit_bias=bias if number == 1 else {bad: -100.0})
+        jobs.append(TextJob(ids, model.token_choice(ids, 12, how), model.tokenizer))
+
+    def fail(inputs, out=None):
+        if bad in inputs["tokens"]:
+            raise MemoryError("no room for this one")
+        return run(inputs, out)
+
+    monkeypatch.setattr(model.engine, "run", fail)
+    batch = ContinuousBatch(model.new_cache, 3, 2)
+    for job in jobs:
+        batch.add(job)
+    while batch.step():
+        pass
+    assert [type(job.error) for job in jobs] == [type(None), MemoryError, type(None), type(None)]
+    for number in (0, 2, 3):
+        if "q" not in expected[number]:
+            assert "".join(jobs[number].pieces) == expected[number]
+
+
+def test_a_cache_that_cannot_be_made_ends_its_job():
+    def new_cache(count):
+        raise MemoryError("no room")
+
+    job, batch = Job(), ContinuousBatch(new_cache, 1)
+    batch.add(job)
+    assert not batch.step()
+    assert job.is_closed and job.is_over.is_set()
 
 
 class Job(SequenceJob):

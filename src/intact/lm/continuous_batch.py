@@ -116,7 +116,7 @@ class ContinuousBatch:
             self._begin()
             self._read()
             self._generate()
-        except Exception as error:  # of the engine or of memory: the cache is as it may be
+        except Exception as error:  # of sequences that change places: the cache is as it may be
             self._fail(error)
         return bool(self.running or self._waiting)
 
@@ -147,8 +147,12 @@ class ContinuousBatch:
         """Give the first job that waits a slot, with the tokens that another sequence begins with, too."""
         if self._reading is not None or not self._waiting or len(self._running) == self._count:
             return
-        self._cache = self._cache or self._new_cache(self._count)
         job = self._waiting.popleft()
+        try:
+            self._cache = self._cache or self._new_cache(self._count)
+        except Exception as error:  # of memory
+            _close(job, error)
+            return
         self._reading = _Slot(job)
         reads_all = job.wants_states or job.wants_prompt_logits
         self._choose_place(self._cache, [] if reads_all else job.prompt)
@@ -187,17 +191,11 @@ class ContinuousBatch:
         begin = len(cache.tokens[place])
         part = job.prompt[begin : begin + self._chunk]
         is_last = begin + len(part) == len(job.prompt)
-        logits = error = None
-        if job.wants_states:
-            states = cache.append_states(part, place)
-            error = _call(lambda: job.read_states(states))
-        elif job.wants_prompt_logits:
-            rows = cache.append(part, range(len(part)), place)
-            error = _call(lambda: job.read_logits(rows))
-            logits = rows[-1] if is_last else None
-        else:
-            rows = cache.append(part, (-1,) if is_last else (), place)
-            logits = rows[0] if is_last else None
+        logits: NDArray[np.float32] | None = None
+        try:
+            logits, error = self._read_part(cache, job, part, is_last)
+        except Exception as failure:  # of the engine: a sequence whose run failed is as it was
+            is_last, error = True, failure
         if is_last or error is not None:
             self._reading = None
             if logits is not None and error is None:
@@ -207,13 +205,38 @@ class ContinuousBatch:
             else:
                 self._running.append(slot)
 
+    def _read_part(
+        self, cache: SequenceCache, job: SequenceJob, part: list[int], is_last: bool
+    ) -> tuple[NDArray[np.float32] | None, Exception | None]:
+        """Run a part of a prompt; return logits behind its last token, and an error of the job's code."""
+        place = len(self._running)
+        if job.wants_states:
+            states = cache.append_states(part, place)
+            return None, _call(lambda: job.read_states(states))
+        if job.wants_prompt_logits:
+            rows = cache.append(part, range(len(part)), place)
+            return (rows[-1] if is_last else None), _call(lambda: job.read_logits(rows))
+        rows = cache.append(part, (-1,) if is_last else (), place)
+        return (rows[0] if is_last else None), None
+
     def _generate(self) -> None:
         slots, cache = list(self._running), self._cache
         if not slots or cache is None:
             return
-        rows = cache.append_each([slot.next_token for slot in slots if slot.next_token is not None])
-        for slot, logits in zip(slots, rows, strict=True):
-            error = _choose(slot, logits)
+        tokens = [slot.next_token for slot in slots if slot.next_token is not None]
+        rows: list[NDArray[np.float32]] | None
+        try:
+            rows = list(cache.append_each(tokens))
+        except Exception:  # of the engine: of whose sequence, each alone will show
+            rows = None
+        for number, slot in enumerate(slots):
+            error: Exception | None
+            try:
+                place = self._running.index(slot)
+                logits = cache.append([tokens[number]], (-1,), place)[0] if rows is None else rows[number]
+                error = _choose(slot, logits)
+            except Exception as failure:
+                slot.next_token, error = None, failure
             if slot.next_token is None:
                 self._remove(slot)
                 _close(slot.job, error)
