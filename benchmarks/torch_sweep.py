@@ -101,8 +101,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--show", action="store_true")
     results = run(parser.parse_args())
-    counts = collections.Counter(result["status"] for result in results)
-    print(f"{len(results)} calls: " + ", ".join(f"{counts[status]} {status}" for status in STATUSES))
+    for label, is_module in (("modules", True), ("operators", False)):
+        rows = [result for result in results if result["name"].endswith(":module") == is_module]
+        counts = collections.Counter(result["status"] for result in rows)
+        entries = len({result["name"] for result in rows})
+        listed = ", ".join(f"{counts[status]} {status}" for status in STATUSES)
+        print(f"{label}: {len(rows):,} calls of {entries} entries: {listed}")
 
 
 if __name__ == "__main__":

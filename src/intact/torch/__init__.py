@@ -36,6 +36,7 @@ from intact.torch.operators import fake_quantize as ops
 from intact.torch.operators.fake_quantize import fake_quantize
 from intact.torch.pickled_models import load_pickled
 from intact.torch.qdq import patch_torch_onnx as _onnx_export  # noqa: F401  in front of torch.onnx.export
+from intact.torch.qdq.compare_engine import EngineComparison
 from intact.torch.qdq.export import ExportReport, export
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
 from intact.torch.reconstruction import BlockReport, ReconstructionResult, reconstruct
@@ -54,6 +55,7 @@ __all__ = [
     "BlockQuantizedModule",
     "BlockReport",
     "CalibrationResult",
+    "EngineComparison",
     "ExportReport",
     "FinetuneResult",
     "GraphModeReport",

@@ -47,6 +47,8 @@ def operator_translations() -> dict[Any, Callable[..., Any]]:
         aten._native_batch_norm_legit_functional.default: partial(
             _batch_norm, "aten__native_batch_norm_legit_functional", 5
         ),
+        aten._upsample_bilinear2d_aa.default: partial(_upsample, "aten__upsample_bilinear2d_aa"),
+        aten._upsample_bicubic2d_aa.default: partial(_upsample, "aten__upsample_bicubic2d_aa"),
         aten.cross_entropy_loss.default: _cross_entropy,
         aten.full.default: _full,
         aten.zeros.default: _zeros,
@@ -252,6 +254,17 @@ def _average_pool(  # type: ignore[no-untyped-def]
     means = means if batched else op.Squeeze(means, _numbers(0))
     factor = prod(kernel) / divisor_override
     return means if factor == 1 else op.Mul(means, _like(means, factor))
+
+
+def _upsample(name, self, output_size, align_corners, *scales, **named):  # type: ignore[no-untyped-def]
+    """Write images of another size, which torch's exporter writes without the scales."""
+    from onnxscript.function_libs.torch_lib.ops import nn
+
+    factors = [x for x in (*scales, *named.values()) if x is not None]
+    axes = zip(self.shape[-2:], factors, output_size, strict=True) if factors else ()
+    if any(int(n * factor) != out for n, factor, out in axes):
+        raise NotImplementedError("scales that are not those of the sizes")
+    return getattr(nn, name)(self, output_size, align_corners)
 
 
 def _sizes(value: Any, rank: int) -> list[int]:
