@@ -89,6 +89,12 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     return results
 
 
+def read_stored(folder: Path) -> list[dict[str, Any]]:
+    """Return the results of all shards that a folder holds."""
+    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return [result for line in lines for result in json.loads(line)["results"]]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -100,7 +106,9 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--show", action="store_true")
-    results = run(parser.parse_args())
+    parser.add_argument("--stored", action="store_true", help="run nothing: count what --state holds")
+    options = parser.parse_args()
+    results = read_stored(options.state) if options.stored else run(options)
     for label, is_module in (("modules", True), ("operators", False)):
         rows = [result for result in results if result["name"].endswith(":module") == is_module]
         counts = collections.Counter(result["status"] for result in rows)

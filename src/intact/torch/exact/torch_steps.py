@@ -36,11 +36,19 @@ def note_torch_step(name: str, operands: Iterable[Any]) -> None:
     if counter is None or name in MOVES:
         return
     types = {x.dtype for x in operands if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())}
-    if types & _NARROW:
-        counter[f"{name} in {str(next(iter(types & _NARROW))).removeprefix('torch.')}"] += 1
+    narrow = types & _NARROW
+    if narrow and (name in _ARITHMETIC or name not in _ROUNDED_ONCE):
+        counter[f"functions in {str(next(iter(narrow))).removeprefix('torch.')}"] += 1
     elif types and name not in _ROUNDED_ONCE:
         counter[name] += 1
 
+
+_ARITHMETIC = frozenset({
+    "add", "deg2rad", "diff", "div", "divide", "iadd", "imul", "isub", "itruediv", "leaky_relu", "mul",
+    "multiply", "pow", "prelu", "radd", "reciprocal", "rmul", "rsub", "rtruediv", "square", "sub",
+    "subtract", "true_divide", "truediv",
+})  # fmt: skip
+"""Functions that round once, which in float16 is another number than in float32."""
 
 _NARROW = {torch.float16, torch.bfloat16}
 """Types that engines compute in float32 (N14)."""

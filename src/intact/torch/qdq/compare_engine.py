@@ -123,12 +123,12 @@ def compare_with_engine(
             skipped=f"{count:,} parameters take long to compile; `compare` of the result does it all the same"
         )
     errors: list[Exception] = []
-    for sizes, part in (({"dynamic_batch": True}, _first_samples(call)), ({"dynamic_batch": False}, call)):
+    for is_open, part in ((True, _first_samples(call)), (False, call)):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # `export` and `compile` give them
                 with torch.no_grad():
-                    written, _ = qdq_model(model, part, **sizes)
+                    written, _ = qdq_model(model, part, dynamic_batch=is_open)
                 return compare_call(model, written, part)
         except Exception as error:  # a report says why, whatever a module's own code raises
             errors.append(error)
@@ -211,6 +211,10 @@ class LazyComparison:
         self._model, self._call = model, call
         self._state: Any = None
         self._result: EngineComparison | None = None
+
+    def __deepcopy__(self, memo: Any) -> LazyComparison:
+        """Return this one: copies of a report are about the same module."""
+        return self
 
     def __call__(self) -> EngineComparison:
         """Return the comparison of the module as it is now."""
