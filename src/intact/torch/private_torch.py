@@ -202,6 +202,14 @@ def has_functorch_transforms() -> bool:
     return bool(torch._C._are_functorch_transforms_active())
 
 
+def whole_batch(x: Tensor) -> Tensor:
+    """Return the tensor of all samples, [samples, ...], of which `torch.vmap` shows a function one."""
+    functorch = torch._C._functorch
+    while functorch.is_batchedtensor(x):
+        x = functorch.get_unwrapped(x).movedim(functorch.maybe_get_bdim(x), 0)
+    return x
+
+
 def is_in_functorch() -> bool:
     """Return whether an interpreter of `torch.func` runs the present call."""
     return torch._C._functorch.peek_interpreter_stack() is not None

@@ -18,6 +18,7 @@ from intact.torch.exact import contractions, functions, matrix_products, pool_an
 from intact.torch.exact.elementwise import ELEMENTWISE, OF_INTEGERS, Handler, NoEngineStep, engine_function
 from intact.torch.exact.exact_operator import exact
 from intact.torch.exact.tensor_grids import TensorGrids
+from intact.torch.operators.embedding_bags import compose_embedding_bag
 from intact.torch.private_torch import pack_padded_sequence, pad_packed_sequence
 from intact.torch.tracing import function_decompositions
 
@@ -456,7 +457,12 @@ def _with_alpha(function: Callable[[Any, Any], Tensor]) -> Handler:
 
 DECOMPOSED: dict[str, Handler] = {
     name: _decompose(name) for name in ("scaled_dot_product_attention", "glu", "addcmul", "addcdiv", "lerp")
-} | {"einsum": contractions.einsum, "inner": contractions.inner, "tensordot": contractions.tensordot}
+} | {
+    "embedding_bag": compose_embedding_bag,
+    "einsum": contractions.einsum,
+    "inner": contractions.inner,
+    "tensordot": contractions.tensordot,
+}
 """Functions that consist of calls of others, each of which has a handler or is torch's own."""
 
 HANDLERS: dict[str, Handler] = {

@@ -31,6 +31,9 @@ def _sizes(x: Tensor, number: int) -> Tensor:
 
 _LIB.impl("edge", _run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 torch.library.register_fake("intact::edge", _sizes, lib=_LIB)
+torch.library.register_vmap(
+    "intact::edge", lambda info, dims, x, number: (mark_input(x, number), dims[0]), lib=_LIB
+)
 
 
 def mark_input(x: Tensor, number: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from glob import escape
 from itertools import chain
 from typing import Any
 
@@ -89,10 +90,10 @@ def quantize(
             more) raises QuantValueError. Sizes of it that the model's code leaves open decide nothing.
         method: As for `calibrate`.
         profile: The engine that will run the model: "intact", "tensorrt", "onnxruntime", "openvino".
-        include, exclude: Shell patterns of modules' paths and of functions' names ("layer1.0.add"), or of
-            ONNX operators ("Add"); a pattern that matches a module covers everything inside it, and
-            "a -> b" all that stands on a path from a to b, these included. The layers of a recurrent
-            module are called "encoder/LSTM", "encoder/LSTM_1".
+        include, exclude: Shell patterns of modules' paths and types ("Conv2d"), of functions' names
+            ("layer1.0.add"), or of ONNX operators ("Add"). A pattern that matches a module covers everything
+            inside it, and "a -> b" all that stands on a path from a to b, these included. The layers of a
+            recurrent module are called "encoder/LSTM", "encoder/LSTM_1".
         activations, weights: Formats: "int8", "uint8" (with a zero point), "int16", "fp8e4m3", ... None: what
             the profile's engine does best with, "uint8" for "intact" and "int8" for the others.
         symmetric: False: activations have a zero point.
@@ -172,9 +173,22 @@ def _name_and_announce(model: nn.Module) -> None:
 
 
 def _patterns(model: nn.Module, argument: str, patterns: Sequence[str]) -> tuple[str, ...]:
-    """Return patterns for ``fnmatch``, in which the path of a module means itself."""
-    paths = {name for name, _ in model.named_modules(remove_duplicate=False)}
-    return tuple(exact(pattern, paths) for pattern in check_patterns(f"quantize: {argument}", patterns))
+    """Return patterns for ``fnmatch``, in which the path of a module means itself.
+
+    A pattern of types is followed by the paths of the modules of these types.
+    """
+    modules = dict(model.named_modules(remove_duplicate=False))
+    expanded: list[str] = []
+    for given in check_patterns(f"quantize: {argument}", patterns):
+        pattern = exact(given, set(modules))
+        expanded.append(pattern)
+        if given not in modules:
+            expanded += [
+                escape(path)
+                for path, module in modules.items()
+                if path and fnmatchcase(type(module).__name__, pattern)
+            ]
+    return tuple(dict.fromkeys(expanded))
 
 
 _CALIBRATE_ONLY = ("num_batches", "unreached", "forward", "unordered", "progress")

@@ -362,6 +362,19 @@ def _decomposition_rule(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return dispatch
 
 
+def _batched(info: Any, dims: Any, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Any:
+    """Quantize a batch of tensors by one range, as a model that is traced uses `torch.vmap`."""
+    format, axis, narrow = call
+    if dims[0] is None or any(dim is not None for dim in dims[1:3]):
+        raise QuantValueError(
+            "fake_quantize in torch.vmap", "a batch of ranges", "one range, and a batch of tensors",
+            "calibrate the quantizer, or move it out of torch.vmap",
+        )  # fmt: skip
+    axes = None if axis is None else [a + 1 for a in axis]
+    y = torch.ops.intact.fake_quantize.default(x.movedim(dims[0], 0), amax, amin, format, axes, narrow)
+    return y, 0
+
+
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, amax, amin, *ctx.call = inputs
     ctx.save_for_backward(x, amax, amin)
@@ -402,6 +415,7 @@ torch.library.register_fake(
     lambda grad, x, *args: torch.empty_like(x, dtype=grad.dtype),
     lib=_LIB,
 )
+torch.library.register_vmap("intact::fake_quantize", _batched, lib=_LIB)
 torch.library.register_autograd("intact::fake_quantize", _gradient, setup_context=_save, lib=_LIB)
 torch.library.register_autograd(
     "intact::fake_quantize_backward", _second_gradient, setup_context=_save_backward, lib=_LIB

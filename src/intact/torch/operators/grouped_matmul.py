@@ -16,7 +16,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+
+from intact.torch.operators.embedding_bags import compose_embedding_bag
 
 __all__ = ["GROUPED", "grouped_translations", "whole_products"]
 
@@ -60,7 +63,10 @@ torch.library.register_fake("intact::grouped_mm", _sizes, lib=_LIB)
 
 @contextmanager
 def whole_products() -> Iterator[None]:
-    """Make functions that multiply groups of rows one operator inside the context."""
+    """Make functions that multiply groups of rows one operator inside the context.
+
+    Bags of embeddings become lookups and sums there.
+    """
     with _WholeProducts():
         yield
 
@@ -75,7 +81,8 @@ class _WholeProducts(TorchFunctionMode):
             product = _product(*args, **kwargs)
             if product is not None:
                 return product
-        return func(*args, **kwargs)
+        bags = compose_embedding_bag(*args, **kwargs) if func is F.embedding_bag else None
+        return func(*args, **kwargs) if bags is None else bags
 
 
 def _product(

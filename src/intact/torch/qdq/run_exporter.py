@@ -343,7 +343,7 @@ def _attribute_code(base: str, target: str) -> str:
 
 @contextmanager
 def _unify_number_types() -> Iterator[None]:
-    """Allow bounds of an integer and a fraction: ``x.clamp(-0.5, 4)``.
+    """Allow bounds of an integer and a fraction, ``x.clamp(-0.5, 4)``, and numbers for tensors.
 
     The exporter makes a tensor only of the integer, and then finds no operator that takes one of each.
     """
@@ -351,8 +351,9 @@ def _unify_number_types() -> Iterator[None]:
     def wrap(original: Any) -> Any:
         def insert(graph_module: fx.GraphModule) -> None:
             for part in graph_module.modules():
-                for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
+                for node in list(part.graph.nodes) if isinstance(part, fx.GraphModule) else ():
                     _make_floats(node)
+                    _make_tensors(node)
             original(graph_module)
 
         return insert
@@ -372,6 +373,29 @@ def _make_floats(node: fx.Node) -> None:
         for i in places:
             if isinstance(node.args[i], int):
                 node.update_arg(i, float(node.args[i]))  # type: ignore[arg-type]
+
+
+def _make_tensors(node: fx.Node) -> None:
+    """Make a tensor of each number that stands in a tensor's place: ``1.0 - mask`` of an integer mask.
+
+    The exporter's promotion of types calls the operator again, which takes a number there from no one but
+    Python.
+    """
+    value = node.meta.get("val")
+    if not isinstance(node.target, OpOverload) or not isinstance(value, torch.Tensor):
+        return
+    for place, argument in enumerate(schema_of(node.target).arguments[: len(node.args)]):
+        number = node.args[place]
+        if str(argument.type) != "Tensor" or not isinstance(number, (bool, int, float)):
+            continue
+        dtype = value.dtype if value.dtype != torch.bool else torch.tensor(number).dtype
+        with node.graph.inserting_before(node):
+            tensor = node.graph.call_function(
+                torch.ops.aten.scalar_tensor.default, (number,), {"dtype": dtype}
+            )
+        places = {key: node.meta[key] for key in ("nn_module_stack", "stack_trace") if key in node.meta}
+        tensor.meta = places | {"val": value.new_empty((), dtype=dtype)}
+        node.update_arg(place, tensor)
 
 
 _FIXED_SIZE = re.compile(r"Eq\(s\d+, (\d+)\)")

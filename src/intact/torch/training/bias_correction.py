@@ -22,7 +22,7 @@ from intact.torch.distributed import ProcessGroup
 from intact.torch.nn import FusedQuantGRU, FusedQuantLSTM, FusedQuantRNN
 from intact.torch.nn.modules._utils import QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.private_torch import ConvNd, DisableTorchFunction
+from intact.torch.private_torch import ConvNd, DisableTorchFunction, whole_batch
 from intact.torch.training.collect_statistics import collecting, evaluating, quantizing
 
 _LAYERS = (nn.Linear, ConvNd)
@@ -102,7 +102,8 @@ def correct_bias(
                 error = (type(layer).forward(layer, *inputs) - output).double()
                 axis = error.dim() - 1 if isinstance(layer, nn.Linear) else 1
                 reduced_axes = [a for a in range(error.dim()) if a != axis]
-                sums[index][number] += error.mean(reduced_axes).cpu().numpy()
+                mean = whole_batch(error.mean(reduced_axes))
+                sums[index][number] += mean.reshape(-1, mean.shape[-1]).mean(0).cpu().numpy()
             counts[number, index] += 1
 
         return hook

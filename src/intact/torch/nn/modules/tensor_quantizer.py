@@ -20,6 +20,7 @@ from intact.torch.nn.modules._switches import Switches
 from intact.torch.nn.modules.clip import Clip
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.operators import learned_ranges
+from intact.torch.private_torch import is_in_functorch, whole_batch
 from intact.torch.tensor_quant import refuse_negative, tensor_quant
 from intact.torch.utils.quant_logging import LOGGER
 
@@ -300,11 +301,23 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
 
     def _steps(self, inputs: Tensor) -> Tensor:
         if self._if_calib:
-            self._calibrator.collect(inputs.detach())
+            self._collect(inputs.detach())
         # A learned range clips exactly once, also where it is not being learned at the moment.
         if self._if_clip or (self._learn_amax is True and self._if_quant):
             inputs = self.clip(inputs)
         return self._quantize(inputs) if self._if_quant else inputs
+
+    def _collect(self, inputs: Tensor) -> None:
+        """Show a tensor to the calibrator; inside of `torch.vmap` that of all samples."""
+        if not torch.compiler.is_compiling() and is_in_functorch():
+            batch = whole_batch(inputs)
+            if batch is not inputs and self._axis is not None:
+                raise UnsupportedError(
+                    "calibration in torch.vmap", f"ranges along axis {self._axis}", "one range for a tensor",
+                    "call the layer outside of torch.vmap, on the whole batch",
+                )  # fmt: skip
+            inputs = batch
+        self._calibrator.collect(inputs)
 
     def _quantize(self, inputs: Tensor) -> Tensor:
         inputs = plain_tensor(inputs)
