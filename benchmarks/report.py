@@ -43,6 +43,7 @@ TOPICS = {
     "zoo": "Trained networks from PyPI",
     "accuracy": "Accuracy",
     "torch": "PyTorch, calibration and import",
+    "lm": "Language models",
     "suites": "Suites of others",
 }
 
