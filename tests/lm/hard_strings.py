@@ -45,7 +45,7 @@ def piece_metadata(seed: int = 0, count: int = 400, ties: int = 1, **fields: Any
     """Return the metadata of a vocabulary of pieces with scores, `ties` of which are alike."""
     letters = {letter for text in HARD_STRINGS for letter in text.replace(" ", "\u2581")} - {"\0"}
     rng = random.Random(seed)
-    known = [*sorted(letters)[:: 1 + seed % 3], "\u2581"]
+    alphabet = [*sorted(letters)[:: 1 + seed % 3], "\u2581"]
     joined: dict[str, None] = {}
     texts = ["\u2581" + text.replace(" ", "\u2581") for text in HARD_STRINGS if text]
     for _ in range(count):
@@ -55,7 +55,7 @@ def piece_metadata(seed: int = 0, count: int = 400, ties: int = 1, **fields: Any
             joined.setdefault(text[start:end])
     pieces = [piece for piece in joined if len(piece) > 1 and "\0" not in piece]
     rng.shuffle(pieces)
-    words = [*pieces, *dict.fromkeys(known)]
+    words = [*pieces, *dict.fromkeys(alphabet)]
     special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "<|im_start|>", "<think>"]
     words = [word for word in words if word not in special]
     tokens = [*special, *words]
@@ -70,12 +70,12 @@ def piece_metadata(seed: int = 0, count: int = 400, ties: int = 1, **fields: Any
 def blank_pair_metadata(pre: str, seed: int = 0) -> dict[str, Any]:
     """Return the metadata of a byte-pair vocabulary that writes blanks as U+2581 and falls back to bytes."""
     tokens = piece_metadata(seed, 300)["tokenizer.ggml.tokens"]
-    known = set(tokens)
+    token_set = set(tokens)
     merges = [
         f"{token[:cut]} {token[cut:]}" for token in tokens if "\n" not in token
-        for cut in range(1, len(token)) if {token[:cut], token[cut:]} <= known
+        for cut in range(1, len(token)) if {token[:cut], token[cut:]} <= token_set
     ]  # fmt: skip
-    tokens = [*tokens, *("\n" * count for count in range(1, 8) if "\n" * count not in known)]
+    tokens = [*tokens, *("\n" * count for count in range(1, 8) if "\n" * count not in token_set)]
     return {
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": tokens,
         "tokenizer.ggml.token_type": [2, 3, 3, *[6] * 256, 3, 4, *[1] * (len(tokens) - 261)],

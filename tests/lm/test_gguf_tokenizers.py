@@ -25,8 +25,8 @@ def test_tokens_of_hard_strings_are_those_of_llama_cpp(name):
     tokenizer = tokenizer_of_gguf(metadata_of(name), "file")
     ends, *expected = EXPECTED[name]
     assert digest(tokenizer.eos) == ends
-    found = [digest(tokenizer.encode(text)) for text in HARD_STRINGS]
-    assert [text for text, a, b in zip(HARD_STRINGS, found, expected, strict=True) if a != b] == []
+    digests = [digest(tokenizer.encode(text)) for text in HARD_STRINGS]
+    assert [text for text, a, b in zip(HARD_STRINGS, digests, expected, strict=True) if a != b] == []
 
 
 @pytest.mark.parametrize("ties", [1, 10])

@@ -50,7 +50,7 @@ def answer(
     return parts
 
 
-def joined(parts: list[AnswerPart]) -> tuple[str, str, list[int]]:
+def join_texts(parts: list[AnswerPart]) -> tuple[str, str, list[int]]:
     """Return the text of an answer, of its tokens, and places where the texts of its tokens begin."""
     record = AnswerFormat("m", False, 0).whole([parts], {})["choices"][0]
     tokens = record["logprobs"] or {"tokens": [], "text_offset": []}
@@ -63,7 +63,7 @@ def test_texts_of_tokens_join_to_the_text(kind, text):
     tokenizer = tokenizer_of_gguf(KINDS[kind], "file")
     tokens = [token for token in tokenizer.encode(text, bos=False) if token not in tokenizer.eos]
     parts = answer(tokenizer, tokens)
-    whole, of_tokens, offsets = joined(parts)
+    whole, of_tokens, offsets = join_texts(parts)
     assert whole == of_tokens == tokenizer.decode_behind(tokens)
     assert offsets == sorted(offsets)
     assert len(offsets) == len(tokens)
@@ -84,7 +84,7 @@ def test_characters_of_several_tokens_belong_to_the_last_one(kind):
     assert [token.text for token in tops][-1] == text
     assert b"".join(token.data for token in tops) == text.encode()
     for cut in range(1, len(tokens)):
-        whole, of_tokens, _ = joined(answer(tokenizer, tokens[:cut]))
+        whole, of_tokens, _ = join_texts(answer(tokenizer, tokens[:cut]))
         assert whole == of_tokens
         assert "\N{REPLACEMENT CHARACTER}" in whole
 
@@ -93,7 +93,7 @@ def test_characters_of_several_tokens_belong_to_the_last_one(kind):
 def test_a_stop_text_cuts_tokens_as_it_cuts_the_text(stop):
     tokenizer = tokenizer_of_gguf(KINDS["bytes"], "file")
     tokens = tokenizer.encode("Hello world", bos=False)
-    whole, of_tokens, _ = joined(answer(tokenizer, tokens, (stop,)))
+    whole, of_tokens, _ = join_texts(answer(tokenizer, tokens, (stop,)))
     assert whole == of_tokens == "Hello world".partition(stop)[0]
 
 

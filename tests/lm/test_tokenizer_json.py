@@ -145,7 +145,7 @@ def changes(kind: str) -> Iterator[tuple[tuple[Any, ...], Any]]:
             yield from ((path, other) for other in others(path, value))
 
 
-def changed(kind: str, path: tuple[Any, ...], value: Any) -> str:
+def change_leaf(kind: str, path: tuple[Any, ...], value: Any) -> str:
     """Return a file with another value at a path."""
     record = json.loads(json.dumps(KINDS[kind]))
     place = record
@@ -165,7 +165,7 @@ def tokens_of(tokenizer: Any, text: str, *, special: bool) -> Any:
 
 def fault(kind: str, path: tuple[Any, ...], value: Any) -> str:
     """Return what is wrong with a file with another value at a path: nothing, or "refused"."""
-    text = changed(kind, path, value)
+    text = change_leaf(kind, path, value)
     try:
         ours = tokenizer_of_text(text, {})
     except IntactError as error:
@@ -176,13 +176,13 @@ def fault(kind: str, path: tuple[Any, ...], value: Any) -> str:
     for each in TEXTS:
         expected = tokens_of(theirs, each, special=True)
         try:
-            found = ours.encode(each)
+            tokens = ours.encode(each)
         except FileFormatError:
-            found = None
-        if found != expected:
-            return f"{each!r}: {found} for {expected}"
-        if found is not None and text_of(ours, found) != text_of(theirs, found):
-            return f"{found}: {text_of(ours, found)!r}"
+            tokens = None
+        if tokens != expected:
+            return f"{each!r}: {tokens} for {expected}"
+        if tokens is not None and text_of(ours, tokens) != text_of(theirs, tokens):
+            return f"{tokens}: {text_of(ours, tokens)!r}"
     return ""
 
 
@@ -209,7 +209,7 @@ def test_each_leaf_is_used_as_tokenizers_uses_it_or_refused(kind):
     assert {case: text for case, text in faults.items() if text not in ("", "refused")} == {}
     refused = [
         (path, value) for path, value in changes(kind)
-        if faults[path, repr(value)] == "refused" and is_read(changed(kind, path, value))
+        if faults[path, repr(value)] == "refused" and is_read(change_leaf(kind, path, value))
     ]  # fmt: skip
     assert len(refused) <= REFUSED, refused  # the other way round: what is legal is read
 
@@ -220,7 +220,7 @@ def test_fields_without_effect_are_refused_by_name(kind, part):
     if part and not KINDS[kind][part[0]]:
         pytest.skip("the file has no such part")
     with pytest.raises(IntactError, match=part[0] if part else "strange"):
-        tokenizer_of_text(changed(kind, (*part, "strange"), 1), {})
+        tokenizer_of_text(change_leaf(kind, (*part, "strange"), 1), {})
 
 
 PADDING = {"strategy": {"Fixed": 2**33}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
@@ -282,4 +282,4 @@ def test_end_tokens_of_another_kind_are_refused_by_name():
 
 def test_a_dropout_is_refused_by_name():
     with pytest.raises(UnsupportedError, match=r"model\.dropout"):
-        tokenizer_of_text(changed("byte-level", ("model", "dropout"), 0.1), {})
+        tokenizer_of_text(change_leaf("byte-level", ("model", "dropout"), 0.1), {})

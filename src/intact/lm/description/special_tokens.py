@@ -81,9 +81,9 @@ def _end_texts(sources: ModelFiles) -> tuple[str, ...]:
 
 def gguf_special_tokens(fields: MetadataFields) -> SpecialTokens:
     """Return the special tokens of a GGUF file; none where only another tokenizer's file can help."""
-    known = is_known_vocabulary(fields)
-    special = read_special_tokens(fields) if known else SpecialTokens()
+    is_known = is_known_vocabulary(fields)
+    special = read_special_tokens(fields) if is_known else SpecialTokens()
     left = (key for key in fields if key.startswith("tokenizer.") and not key.startswith(PREFIX))
-    read = (f"{PREFIX}{name}" for name in CONTENTS) if known else iter(fields)
+    read = (f"{PREFIX}{name}" for name in CONTENTS) if is_known else iter(fields)
     fields.harmless({key: _READ for key in (*left, *read) if key.startswith("tokenizer.")})
     return special

@@ -124,7 +124,7 @@ class AnswerJob(TextJob):
         if self._logprobs is not None and token is not None:
             text = self._text.token_text
             self._waiting.append(self._probability(token, logits, self._logprobs, text))
-        probabilities = self._covered_tokens(len(piece))
+        probabilities = self._tokens_within(len(piece))
         reasoning, calls = "", tuple[ToolCall, ...]()
         if self._reasoning is not None:
             reasoning, piece = self._reasoning.push(piece)
@@ -149,31 +149,31 @@ class AnswerJob(TextJob):
         )
         self._post(part)
 
-    def _covered_tokens(self, count: int) -> tuple[TokenProbability, ...]:
+    def _tokens_within(self, count: int) -> tuple[TokenProbability, ...]:
         """Return the tokens whose text is posted, `count` characters more now: both join to the same text.
 
         Tokens of a character that is not complete wait for it. A stop text cuts the last token, and drops
         those behind it.
         """
         self._room += count
-        covered: list[TokenProbability] = []
+        within: list[TokenProbability] = []
         for token in self._waiting:
             if len(token.text) > self._room:
                 break
-            covered.append(token)
+            within.append(token)
             self._room -= len(token.text)
         if not self.end:
-            while covered and covered[-1].data and not covered[-1].text:
-                covered.pop()
-            self._waiting = self._waiting[len(covered) :]
-            return tuple(covered)
-        rest, self._waiting = self._waiting[len(covered) :], []
+            while within and within[-1].data and not within[-1].text:
+                within.pop()
+            self._waiting = self._waiting[len(within) :]
+            return tuple(within)
+        rest, self._waiting = self._waiting[len(within) :], []
         if rest and self._room:
-            covered.append(_cut(rest[0], self._room))
-        elif covered and self._room:  # half a character that nothing completed
-            last = covered.pop()
-            covered.append(replace(last, text=last.text + _HALF * self._room))
-        return tuple(covered)
+            within.append(_cut(rest[0], self._room))
+        elif within and self._room:  # half a character that nothing completed
+            last = within.pop()
+            within.append(replace(last, text=last.text + _HALF * self._room))
+        return tuple(within)
 
     def _probability(
         self, token: int, logits: NDArray[np.float32], count: int, text: str

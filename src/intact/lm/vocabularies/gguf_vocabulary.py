@@ -116,9 +116,9 @@ class _SpecialReader:
                 old = self._token(keys.OLD_FILL_KEYS[name])
                 token = token if token is not None else old
             if token is None:
-                found = sorted(self._numbers[text] for text in texts if text in self._numbers)
-                token = found[0] if found else None
-                hidden |= set(found[:1])
+                usual = sorted(self._numbers[text] for text in texts if text in self._numbers)
+                token = usual[0] if usual else None
+                hidden |= set(usual[:1])
             if token is not None and name in keys.FILL_ENDS:
                 ends.add(token)
         for number in hidden:
@@ -133,8 +133,8 @@ class _SpecialReader:
         )
         ends |= {token for token in named if token is not None}
         end_texts = {self._tokens[number] for number in ends}
-        for text, others, kind in keys.NO_END_BESIDE:
-            if {text, *others} <= end_texts:
+        for text, beside, kind in keys.NO_END_BESIDE:
+            if {text, *beside} <= end_texts:
                 ends.discard(self._numbers[text])
                 self._kinds[self._numbers[text]] = kind
         return tuple(sorted(ends))

@@ -108,11 +108,12 @@ class PieceEncoder:
         if part in self._numbers:
             return [self._numbers[part]]
         names = [(f"<0x{byte:02X}>", chr(byte)) for byte in part.encode()]
-        found = [
+        bytes_or_none = [
             next((self._numbers[name] for name in pair if name in self._numbers), None) for pair in names
         ]
-        known = [number for number in found if number is not None]
-        return known if len(known) == len(found) or self._unknown is None else [self._unknown]
+        byte_tokens = [number for number in bytes_or_none if number is not None]
+        is_whole = len(byte_tokens) == len(bytes_or_none)
+        return byte_tokens if is_whole or self._unknown is None else [self._unknown]
 
 
 def _cut(fragment: str | int, content: str, number: int, strips: bool) -> list[str | int]:

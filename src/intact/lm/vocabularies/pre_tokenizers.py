@@ -29,19 +29,19 @@ _UPPER_MARK, _LOWER_MARK = r"(?:(?=[\p{L}\p{M}])[^a-z])", r"(?:(?=[\p{L}\p{M}])[
 _SLASHED = r" ?[^\s\p{L}\p{N}]+[\r\n/]*"
 
 
-def _cased(upper: str, lower: str, tail: str, numbers: str) -> str:
+def _words_by_case(upper: str, lower: str, tail: str, numbers: str) -> str:
     """Return the expression of GPT-4o's kind: words split where a capital letter follows a small one."""
     lead = r"[^\r\n\p{L}\p{N}]?"
     words = f"{lead}{upper}*{lower}+{tail}|{lead}{upper}+{lower}*{tail}"
     return f"{words}|{numbers}|{_SLASHED}|{_BLANKS}"
 
 
-_GPT4O = _cased(_UPPER, _LOWER, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}")
-_TEKKEN = _cased(_UPPER, _LOWER, "", r"\p{N}")
-_GRANITE = _cased(_UPPER_MARK, _LOWER_MARK, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}")
+_GPT4O = _words_by_case(_UPPER, _LOWER, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}")
+_TEKKEN = _words_by_case(_UPPER, _LOWER, "", r"\p{N}")
+_GRANITE = _words_by_case(_UPPER_MARK, _LOWER_MARK, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}")
 _ANY = r"[\p{L}\p{M}]"
-_UNCASED = _cased(_ANY, _ANY, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}")
-_YOUTU = _cased(_ANY, _ANY, f"(?:{_CONTRACTION})?", r"\p{N}")
+_UNCASED = _words_by_case(_ANY, _ANY, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}")
+_YOUTU = _words_by_case(_ANY, _ANY, f"(?:{_CONTRACTION})?", r"\p{N}")
 
 _DIGITS = r"\p{N}"
 _IDEOGRAPHS = r"[\x{4E00}-\x{9FA5}\x{3040}-\x{30FF}]+"

@@ -36,10 +36,12 @@ def byte_reader(decoder: Any) -> Reader | None:
 
 
 def byte_letters() -> dict[str, int]:
-    """Return the bytes that GPT-2's letters stand for: printable ones themselves, others U+0100 and more."""
+    """Return the bytes that the letters of GPT-2 stand for: printable ones themselves, the rest U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}
+    unprintable = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + at): byte for at, byte in enumerate(unprintable)
+    }
 
 
 def _from_letters(token: str, letters: Mapping[str, int]) -> bytes:
