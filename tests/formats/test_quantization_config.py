@@ -151,7 +151,10 @@ def test_symmetric_codes_say_themselves_how_zero_points_are_stored(tmp_path, sto
     config = GPTQ | {"checkpoint_format": form, "sym": symmetric, "bits": bits}
     folder = write(tmp_path / "m", stored, config, weights)
     np.testing.assert_array_equal(floats(folder), dequantize_blocks(weights))
-    assert open_weights(folder).format == stored
+    opened = open_weights(folder)
+    assert opened.format == stored
+    uses = {use.key.rpartition(".")[2]: use.use for use in opened.field_uses}
+    assert form is None or (uses["checkpoint_format"] == "used") == (form == stored)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +187,10 @@ def test_asymmetric_codes_are_read_as_the_format_says(tmp_path, stored):
     for config in (GPTQ | {"checkpoint_format": stored}, ROUND | {"packing_format": packing}):
         folder = write(tmp_path / "m", stored, config | {"sym": False}, weights)
         np.testing.assert_array_equal(floats(folder), dequantize_blocks(weights))
-    folder = write(tmp_path / "m", stored, ROUND | {"sym": False, "packing_format": None}, weights)
-    with pytest.raises(FileFormatError, match="packing_format"):
-        open_weights(folder)
+    for changes, field in (({}, "packing_format"), ({"backend": "auto"}, "backend")):
+        unsaid = ROUND | {"sym": False, "packing_format": None} | changes
+        with pytest.raises(FileFormatError, match=field):
+            open_weights(write(tmp_path / "m", stored, unsaid, weights))
 
 
 def test_the_order_of_groups_and_its_field_agree(tmp_path):

@@ -56,7 +56,7 @@ def gptq_codec(fields: MetadataFields, layers: Sequence[LayerFacts]) -> str:
         FileFormatError: A field contradicts another one, or the tensors.
     """
     declared = [key for key in ("checkpoint_format", "format") if key in fields]
-    names = {key: fields.text(key).lower() for key in declared}
+    names = {key: str(fields.peek(key)).lower() for key in declared}
     for key, name in names.items():
         if name not in ("gptq", "gptq_v2"):
             fields.refuse(key, "gptq or gptq_v2")
@@ -70,7 +70,12 @@ def gptq_codec(fields: MetadataFields, layers: Sequence[LayerFacts]) -> str:
     _check_head(fields, layers)
     _check_order(fields, layers)
     _check_blocks(fields, layers)
-    return _codec_of(_offset(fields, layers, offset, symmetric, source, "sym"))
+    codec = _codec_of(_offset(fields, layers, offset, symmetric, source, "sym"))
+    for key in declared:
+        if names[key] == codec:
+            fields.take(key)
+        fields.harmless({key: f"sym and {_shown_points(layers)}: this is {codec}"})
+    return codec
 
 
 def auto_round_codec(fields: MetadataFields, layers: Sequence[LayerFacts], codec: str) -> str:
@@ -94,7 +99,8 @@ def auto_round_codec(fields: MetadataFields, layers: Sequence[LayerFacts], codec
         return codec
     if codec == "compressed-tensors":
         return codec
-    offset = None if key not in fields else 1 if "gptq" in fields.text(key).lower() else 0
+    packing = str(fields.peek(key) or "").lower().replace("-", "_")
+    offset = 1 if "gptq" in packing else 0 if "auto_round" in packing else None
     return _codec_of(_offset(fields, layers, offset, symmetric, key, "sym"))
 
 
