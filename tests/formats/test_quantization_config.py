@@ -68,7 +68,7 @@ def floats(folder: Path) -> np.ndarray:
     return dequantize_blocks(open_weights(folder).read(f"{NAMES[0]}.weight"))
 
 
-def changed(config: dict[str, Any], field: str, value: Any) -> dict[str, Any]:
+def with_field(config: dict[str, Any], field: str, value: Any) -> dict[str, Any]:
     """Return a copy with another value; a field of weights of compressed-tensors begins with "weights."."""
     if field.startswith("weights."):
         return config | {"config_groups": groups(**{field.removeprefix("weights."): value})}
@@ -128,7 +128,7 @@ def cases() -> Iterator[tuple[str, str, Any]]:
 def test_a_changed_field_changes_nothing_or_is_refused_by_its_name(tmp_path, name, field, value):
     codec, config, _ = FIELDS[name]
     weights = draw()
-    folder = write(tmp_path / "m", codec, changed(config, field, value), weights)
+    folder = write(tmp_path / "m", codec, with_field(config, field, value), weights)
     try:
         got = floats(folder)
     except IntactError as error:
@@ -201,7 +201,7 @@ def test_the_order_of_groups_and_its_field_agree(tmp_path):
         )
     with pytest.raises(FileFormatError, match="desc_act = False, but g_idx"):
         open_weights(write(tmp_path / "m", "gptq", GPTQ, weights))
-    packed = changed(PACKED, "weights.actorder", "group")
+    packed = with_field(PACKED, "weights.actorder", "group")
     np.testing.assert_array_equal(
         floats(write(tmp_path / "c", "compressed-tensors", packed, weights)), dequantize_blocks(weights)
     )
@@ -211,7 +211,7 @@ def test_the_order_of_groups_and_its_field_agree(tmp_path):
 
 def test_zero_points_of_compressed_tensors_agree_with_symmetric(tmp_path):
     weights = draw(symmetric=False)
-    config = changed(PACKED, "weights.symmetric", False)
+    config = with_field(PACKED, "weights.symmetric", False)
     folder = write(tmp_path / "m", "compressed-tensors", config, weights)
     np.testing.assert_array_equal(floats(folder), dequantize_blocks(weights))
     with pytest.raises(FileFormatError, match=r"symmetric = True, but .* has zero points"):

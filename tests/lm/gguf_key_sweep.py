@@ -58,9 +58,9 @@ def serve_llama() -> None:
                 {"prompt": [int(token) for token in TOKENS], "n_predict": 1, "n_probs": VOCABULARY,
                  "temperature": 0.0, "cache_prompt": False}
             )  # fmt: skip
-            found = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+            entries = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
             result = np.full(VOCABULARY, np.nan)
-            for entry in found:
+            for entry in entries:
                 result[entry["id"]] = entry["logprob"]
             np.save(Path(line.strip() + ".npy"), result)
         except Exception:  # of any class: what llama.cpp refuses has no meaning
@@ -146,7 +146,7 @@ def tolerance(architecture: str) -> float:
     return GELU_TOLERANCE if architecture.startswith(("gemma", "gpt2", "starcoder2")) else TOLERANCE
 
 
-def _stored() -> dict[str, np.ndarray]:
+def load_rows() -> dict[str, np.ndarray]:
     if not STORED.is_file():
         return {}
     with np.load(STORED) as rows:
@@ -166,7 +166,7 @@ def main() -> None:
         serve_llama()
         return
     llama, total = Llama(), Counter[str]()
-    stored = {name: row for name, row in _stored().items() if name.split()[0] not in options.architectures}
+    stored = {name: row for name, row in load_rows().items() if name.split()[0] not in options.architectures}
     with tempfile.TemporaryDirectory() as folder:
         for architecture in options.architectures:
             counts, base = Counter[str](), None

@@ -1,1 +1,1 @@
-"""What quantization_config of config.json says of layers, checked against their tensors."""
+"""The quantization_config of config.json, checked against the tensors of layers."""

@@ -74,7 +74,7 @@ def gptq_codec(fields: MetadataFields, layers: Sequence[LayerFacts]) -> str:
     for key in declared:
         if names[key] == codec:
             fields.take(key)
-        fields.harmless({key: f"sym and {_shown_points(layers)}: this is {codec}"})
+        fields.harmless({key: f"sym and {_point_range(layers)}: this is {codec}"})
     return codec
 
 
@@ -155,7 +155,7 @@ def _offset(
     is_certain = offsets in ({0}, {1})
     if is_certain and symmetric is not False:
         return offsets.pop()
-    shown = _shown_points(layers)
+    shown = _point_range(layers)
     if symmetric:
         raise fields.contradiction(key, f"{shown}, which are not all the middle", "one of both")
     if declared is None:
@@ -168,15 +168,15 @@ def _offset(
     return declared
 
 
-def _shown_points(layers: Sequence[LayerFacts]) -> str:
+def _point_range(layers: Sequence[LayerFacts]) -> str:
     points = sorted({point for layer in layers for point in layer.points or ()})
-    extent = f"{points[0]}" if len(points) == 1 else f"{points[0]} to {points[-1]}" if points else "none"
-    return f"the tensors store zero points {extent}"
+    spread = f"{points[0]}" if len(points) == 1 else f"{points[0]} to {points[-1]}" if points else "none"
+    return f"the tensors store zero points {spread}"
 
 
 def _check_middle(fields: MetadataFields, key: str, is_symmetric: bool, layers: Sequence[LayerFacts]) -> None:
     if is_symmetric and any(set(layer.points or ()) - {layer.middle} for layer in layers):
-        raise fields.contradiction(key, _shown_points(layers), "the middle everywhere")
+        raise fields.contradiction(key, _point_range(layers), "the middle everywhere")
 
 
 def _check_layers(
@@ -270,7 +270,7 @@ def _extra_config(fields: MetadataFields, layers: Sequence[LayerFacts]) -> dict[
     extra = fields.nested("extra_config")
     if extra is None:
         return {}
-    known, result = {layer.name for layer in layers}, dict[str, _Exception]()
+    names, result = {layer.name for layer in layers}, dict[str, _Exception]()
     for name in extra:
         own = extra.nested(name)
         if own is None:
@@ -283,9 +283,9 @@ def _extra_config(fields: MetadataFields, layers: Sequence[LayerFacts]) -> dict[
             ("act_bits", "act_group_size", "act_sym", "act_data_type", "act_dynamic", "scale_dtype"),
             _ACTIVATIONS,
         ))  # fmt: skip
-        if bits < 16 and name not in known:
+        if bits < 16 and name not in names:
             raise extra.contradiction(name, "no layer of this name has codes", "names of layers")
-        if bits >= 16 and name in known:
+        if bits >= 16 and name in names:
             raise extra.contradiction(name, "the layer has codes", "16 bits")
         result[name] = own, bits, size
     return result

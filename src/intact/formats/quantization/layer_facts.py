@@ -1,4 +1,4 @@
-"""What the tensors of a quantized layer show of its codes, without reading the codes."""
+"""Facts of a quantized layer that its tensors show without reading its codes."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def layer_facts(name: str, parts: Parts, codec: str) -> LayerFacts | None:
         parts: Its tensors by suffix.
         codec: One of `LAYER_CODECS`.
     """
-    functions = {"awq": _awq, "compressed-tensors": _packed, "naive-quantized": _naive}
+    functions = {"awq": _awq_facts, "compressed-tensors": _pack_facts, "naive-quantized": _naive_facts}
     try:
-        return functions.get(codec, _gptq)(name, parts)
+        return functions.get(codec, _gptq_facts)(name, parts)
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None  # the codec says what is wrong when it reads them
 
@@ -73,7 +73,7 @@ def _is_ordered(order: NDArray, inputs: int, groups: int) -> bool:
     return np.array_equal(order.reshape(-1), np.arange(inputs) // size)
 
 
-def _gptq(name: str, parts: Parts) -> LayerFacts:
+def _gptq_facts(name: str, parts: Parts) -> LayerFacts:
     groups, n = parts["scales"].shape
     bits = parts["qzeros"].shape[1] * 32 // n
     inputs = parts["qweight"].shape[0] * 32 // bits
@@ -84,14 +84,14 @@ def _gptq(name: str, parts: Parts) -> LayerFacts:
     )  # fmt: skip
 
 
-def _awq(name: str, parts: Parts) -> LayerFacts:
+def _awq_facts(name: str, parts: Parts) -> LayerFacts:
     groups, n = parts["scales"].shape
     bits = parts["qweight"].shape[1] * 32 // n
     points = _values(split_stream(_words(parts["qzeros"]), bits, n))
     return LayerFacts(name, bits, False, parts["qweight"].shape[0], groups, False, points)
 
 
-def _packed(name: str, parts: Parts) -> LayerFacts:
+def _pack_facts(name: str, parts: Parts) -> LayerFacts:
     packed, scales = parts["weight_packed"], parts["weight_scale"]
     if packed.dtype == np.uint8:
         return LayerFacts(name, 4, True, packed.shape[1] * 2, scales.shape[1], False, None)
@@ -111,7 +111,7 @@ def _packed(name: str, parts: Parts) -> LayerFacts:
     )  # fmt: skip
 
 
-def _naive(name: str, parts: Parts) -> LayerFacts:
+def _naive_facts(name: str, parts: Parts) -> LayerFacts:
     weight, scales, points = parts["weight"], parts["weight_scale"], parts.get("weight_zero_point")
     groups = scales.shape[1] if scales.ndim == 2 else 1
     stored = None if points is None else _values(points)

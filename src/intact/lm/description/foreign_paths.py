@@ -80,9 +80,9 @@ def _refuse_folder(folder: Path) -> None:
     for file in weights:
         _refuse_pointer(file)
     if ADAPTER in names:
-        others = [file for file in weights if not file.name.startswith("adapter_model.")]
-        beside = f" beside a whole model ('{others[0].name}')" if others else " without its model"
-        fix = f"{_MERGE}, or move {ADAPTER} and its weights away" if others else _MERGE
+        models = [file for file in weights if not file.name.startswith("adapter_model.")]
+        beside = f" beside a whole model ('{models[0].name}')" if models else " without its model"
+        fix = f"{_MERGE}, or move {ADAPTER} and its weights away" if models else _MERGE
         raise UnsupportedError(where, f"an adapter ({ADAPTER}){beside}", "one whole model", fix)
     for name, kind in _FRAMEWORKS.items():
         if name in names and (not weights or name == "model_index.json"):

@@ -141,7 +141,7 @@ class _KeyReader:
             vocabulary=self._vocabulary(), heads=heads, kv_heads=kv_heads, head_size=head_size,
             context=min(self._integer("context_length", most=2**31 - 1), _SIZE),
             epsilon=self._number(f"attention.{epsilon}"), rotary=rotary, local_rotary=local,
-            interleaved=self._name in INTERLEAVED, unrotated=self._unrotated(layers),
+            interleaved=self._name in INTERLEAVED, unrotated=self._layers_without_rotation(layers),
             tied="output.weight" not in names, window=window, windowed=windowed, qk_norm=family.qk_norm,
             norm_offset=0.0, post_norms=family.post_norms, activation=self._activation(),
             embedding_scale=self._factor("embedding_scale", embedding),
@@ -234,7 +234,7 @@ class _KeyReader:
             return 1 / math.sqrt(hidden // heads)
         return 1 / math.sqrt(head_size)
 
-    def _unrotated(self, layers: int) -> frozenset[int]:
+    def _layers_without_rotation(self, layers: int) -> frozenset[int]:
         period = self._architecture.unrotated_period
         return frozenset(range(period - 1, layers, period)) if period else frozenset()
 
@@ -264,12 +264,12 @@ class _KeyReader:
         key = self._key("rope.dimension_count")
         width = self._integer("rope.dimension_count", head_size)
         if key in self._fields and (width > head_size or width % 2):
-            raise self._fields.contradiction(key, self._shown_head(head_size), "an even number, at most that")
+            raise self._fields.contradiction(key, self._head_text(head_size), "an even number, at most that")
         if width != head_size and not self._architecture.has_partial_rotary:
             self._fields.refuse(key, f"{head_size}: the architecture rotates whole heads")
         return max(width // 2, 1)
 
-    def _shown_head(self, head_size: int) -> str:
+    def _head_text(self, head_size: int) -> str:
         """Return how long heads are, with the keys that say so."""
         length = self._key("attention.key_length")
         heads = f"{self._key('embedding_length')} / {self._key('attention.head_count')}"
