@@ -16,6 +16,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, overload
 
 from intact._installation import c_headers, c_library, require_own_folder
@@ -51,6 +52,7 @@ __all__ = [
     "quantize",
     "run_reference",
     "tune",
+    "untrusted_files",
 ]
 
 
@@ -252,6 +254,21 @@ def compile(
             stacklevel=2,
         )
     return engine
+
+
+def untrusted_files(is_on: bool = True) -> AbstractContextManager[None]:
+    """Read files of strangers in a limited process first: for ``with intact.untrusted_files():``.
+
+    The libraries that parse ONNX files, tokenizers and grammars are C++ and Rust, and some bytes end their
+    process. Inside of the block, `compile`, `quantize`, `lm.load` and whatever else reads such a file let
+    another process try it, with bounds of time and memory, and go on if that one survives.
+
+    Args:
+        is_on: Whether they do.
+    """
+    from intact.processes import untrusted_files as read_untrusted_files
+
+    return read_untrusted_files(is_on)
 
 
 def load(

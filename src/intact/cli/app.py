@@ -28,6 +28,7 @@ from intact.cli.verbs import (
     verify,
 )
 from intact.cli.verbs import build as build_plan
+from intact.processes import untrusted_files
 
 VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart.run,
@@ -82,8 +83,13 @@ def _print_version(is_requested: bool) -> None:
 
 
 def _common(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    untrusted: Annotated[
+        bool, typer.Option("--untrusted", help="Try files in a limited process first: they are strangers'.")
+    ] = False,
 ) -> None:
     """INT activations and weights, accuracy intact: what you simulate is what you run."""
+    context.with_resource(untrusted_files(untrusted))

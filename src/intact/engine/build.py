@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +17,8 @@ from intact.engine.files import plan_files as files
 from intact.engine.plan import Plan
 from intact.errors import QuantValueError, require_path
 from intact.kernels import alternatives, kernel_list, kernels_in_use
+from intact.processes import reads_untrusted_files, try_file, untrusted_files
+from intact.reading import reading
 from intact.timings import Timings
 
 if TYPE_CHECKING:
@@ -69,7 +72,11 @@ def compile(
     else:
         from intact.engine.lower import lower  # plans are read and run without ONNX
 
-        plan = source if isinstance(source, Plan) else lower(source, shapes)
+        tried = isinstance(source, str | os.PathLike | bytes) and reads_untrusted_files()
+        if tried:
+            _try_untrusted(source, shapes)
+        with untrusted_files(reads_untrusted_files() and not tried):
+            plan = source if isinstance(source, Plan) else lower(source, shapes)
         engine = Engine(
             plan, threads=threads, deterministic=deterministic, backend=backend, timings=timings
         )  # fmt: skip
@@ -78,6 +85,14 @@ def compile(
         if cache_path is not None:
             timings.save(cache_path)
     return engine
+
+
+def _try_untrusted(source: Any, shapes: Mapping[str, Sequence[int]] | None) -> None:
+    """Let the limited process lower a model first: ONNX's code may end the process."""
+    where = "model" if isinstance(source, bytes) else str(source)
+    sizes = None if shapes is None else {name: list(shape) for name, shape in shapes.items()}
+    with nullcontext() if isinstance(source, bytes) else reading(source):
+        try_file(where, "intact.engine.lower:lower", source, shapes=sizes)
 
 
 def run_reference(source: Source | Plan, inputs: Any) -> dict[str, NDArray[Any]]:

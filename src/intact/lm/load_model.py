@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from intact.engine import compile as compile_model
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.free_memory import tidying
 from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.compare_models import cut_windows
@@ -68,6 +68,7 @@ def load_model(
         QuantValueError: A setting is wrong.
     """
     if not is_module(path):
+        require_path(path)
         folder = Path(path)
         if (folder / SETTINGS).is_file():
             return load_saved(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 from intact.errors import MissingExtraError, QuantValueError
 from intact.lm.schemas import NormalizedSchema, normalize_schema
 from intact.lm.tokenizer import Tokenizer
+from intact.processes import try_in_worker
 
 _MOST = 2**18  # characters of a grammar
+_SECONDS = 15  # that a stranger's grammar may take before its first token
 _DEEPEST = 64  # values of a schema inside each other
 _SCALARS = (str, int, float, type(None))
 
@@ -38,8 +41,21 @@ class TokenGrammar:
     ) -> None:  # fmt: skip
         if (grammar is None) == (json_schema is None):
             raise QuantValueError("grammar", "both or none", "a grammar or a JSON schema", "pass one of them")
-        package, self._vocabulary = _package(), vocabulary
+        package = _package()
         text = _grammar_of_schema(package, json_schema) if grammar is None else _check_text(grammar)
+        if tokenizer.is_untrusted:
+            _try(tokenizer, vocabulary, text)
+        self._begin(tokenizer, vocabulary, text)
+
+    @classmethod
+    def of_text(cls, tokenizer: Tokenizer, vocabulary: int, text: str) -> TokenGrammar:
+        """Return the grammar of a text of llguidance, in the process that tries it."""
+        grammar = object.__new__(cls)
+        grammar._begin(tokenizer, vocabulary, text)
+        return grammar
+
+    def _begin(self, tokenizer: Tokenizer, vocabulary: int, text: str) -> None:
+        package, self._vocabulary = _package(), vocabulary
         limits = package.LLParserLimits(max_grammar_size=100_000, verbose_errors=False)
         self._matcher = package.LLMatcher(tokenizer.guidance(vocabulary), text, log_level=0, limits=limits)
         self._refuse_errors("one that llguidance reads")
@@ -77,6 +93,19 @@ class TokenGrammar:
         if self._matcher.is_error():
             message = " ".join(str(self._matcher.get_error()).split())
             raise QuantValueError("grammar", f"'{message[:300]}'", want, "correct the grammar or schema")
+
+
+def _try(tokenizer: Tokenizer, vocabulary: int, grammar: str) -> None:
+    """Let the limited process construct a grammar first: a client's may end the process."""
+    text = tokenizer.to_json()
+    key = sha256(text.encode(errors="surrogatepass")).hexdigest()
+    for known in ("", text):  # the text is long, and seldom another one
+        is_tried = try_in_worker(
+            "grammar", "intact.lm.text_probes:try_grammar", seconds=_SECONDS, key=key, text=known,
+            eos=list(tokenizer.eos), vocabulary=vocabulary, grammar=grammar,
+        )  # fmt: skip
+        if is_tried:
+            return
 
 
 def _grammar_of_schema(package: Any, schema: NormalizedSchema | Mapping[str, Any] | str | None) -> str:

@@ -16,6 +16,7 @@ from intact.lm.vocabularies.gguf_tokenizer import gguf_tokenizer
 from intact.lm.vocabularies.piece_encoder import PieceEncoder, split_scores, with_scores
 from intact.lm.vocabularies.token_bytes import Reader, byte_reader
 from intact.lm.vocabularies.tokenizer_json import check_contents, check_sizes
+from intact.processes import reads_untrusted_files, try_in_worker
 from intact.reading import read_bytes
 
 _MOST_HOLES = 2**16  # numbers of tokens that may be missing
@@ -35,6 +36,7 @@ class Tokenizer:
         bos: The token in front of every text; None: there is none.
         eos: As given.
         appended: Tokens behind every text.
+        is_untrusted: The file is a stranger's: so are grammars for it.
         switched_off: "truncation" and "padding", where the contents have them.
 
     Raises:
@@ -46,6 +48,12 @@ class Tokenizer:
         self.eos = tuple(eos)
         self._guidance: Any = None
         package = _package()
+        self.is_untrusted = reads_untrusted_files()
+        if self.is_untrusted:
+            try_in_worker(
+                "tokenizer.json", "intact.lm.text_probes:try_tokenizer", seconds=20, text=text,
+                eos=list(self.eos),
+            )  # fmt: skip
         text, scores = split_scores(text)
         check_sizes(text)
         self._tokenizer = _call(lambda: package.Tokenizer.from_str(text))

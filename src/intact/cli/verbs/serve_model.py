@@ -12,6 +12,7 @@ from intact import lm
 from intact.cli.printing import say
 from intact.cli.shared_options import check_thread_count
 from intact.cli.verbs.show_model import Accept
+from intact.processes import untrusted_files
 
 _SlotCount = Annotated[int, typer.Option(help="Sequences that run together.", min=1, max=1024)]
 _ApiKey = Annotated[
@@ -55,6 +56,10 @@ def serve(
         str | None, typer.Option(help="How keys and values are kept: float32, float16 or int8.")
     ] = None,
     accept: Accept = None,
+    untrusted: Annotated[
+        bool,
+        typer.Option(help="Try the model's files, and grammars of clients, in a limited process first."),
+    ] = True,
     threads: Annotated[int | None, typer.Option(help="Of a run.", callback=check_thread_count)] = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)
@@ -76,15 +81,16 @@ def serve(
         slots=slots, waiting=waiting, max_tokens=max_tokens, body_bytes=body, grace_seconds=grace,
         idle_seconds=idle,
     )  # fmt: skip
-    loaded = lm.load(
-        model,
-        weights=weights,
-        positions=positions,
-        threads=threads,
-        tokenizer=tokenizer,
-        cache=cache,
-        accept=accept or (),
-    )
+    with untrusted_files(untrusted):
+        loaded = lm.load(
+            model,
+            weights=weights,
+            positions=positions,
+            threads=threads,
+            tokenizer=tokenizer,
+            cache=cache,
+            accept=accept or (),
+        )
     real = Path(os.path.realpath(model))
     shown = name or (real.stem if model.is_file() else real.name)
     server = ModelServer(

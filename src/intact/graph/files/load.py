@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,8 @@ from intact.graph.files.validate import check_structure
 from intact.graph.infer.inference import HAS_SHAPES, infer_shapes, refresh_shapes
 from intact.graph.opset.upgrade import is_old, upgrade_old
 from intact.graph.rewrites.widen_float16 import widen_bfloat16
-from intact.reading import read_bytes
+from intact.processes import reads_untrusted_files, try_file
+from intact.reading import read_bytes, reading
 
 _FIRST_FREE_IR = 4
 
@@ -110,6 +112,17 @@ def _parse(
         where = "model" if isinstance(source, bytes) else str(source)
         raise unreadable(where, error, data) from error
     return proto
+
+
+def _try_untrusted(
+    where: str, source: Source, folder: str | os.PathLike[str] | None, any_opset: bool
+) -> None:
+    """Let the limited process load a model first: ONNX's code may end the process."""
+    data = bytes(source.SerializeToString()) if isinstance(source, onnx.ModelProto) else source
+    assert isinstance(data, (str, os.PathLike, bytes))
+    home = None if folder is None else os.fspath(folder)
+    with reading(data) if not isinstance(data, bytes) else nullcontext():
+        try_file(where, "intact.graph:load", data, folder=home, any_opset=any_opset)
 
 
 def _convert(proto: onnx.ModelProto) -> ir.Model:
@@ -271,6 +284,8 @@ def load(
     if isinstance(source, (str, os.PathLike)):
         require_path(source)
         home = Home.of(Path(source)) if home is None else home
+    if reads_untrusted_files() and isinstance(source, (str, os.PathLike, bytes, onnx.ModelProto)):
+        _try_untrusted(where, source, folder, any_opset)
     state = Loading(source, any_opset, checked, home)
     try:
         for stage in STAGES:
