@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from inspect import signature
+from functools import cache
+from inspect import Parameter, signature
 from typing import Any
 
 import onnx_ir as ir
@@ -108,11 +109,19 @@ def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None
     record = read(node)
     if record is None or record.curve is None:
         return None
-    try:
-        signature(record.curve).bind(*operands)
-    except TypeError:
-        return None
-    return record.curve(*operands)
+    fewest, most = _operand_counts(type(record))
+    return record.curve(*operands) if fewest <= len(operands) <= most else None
+
+
+@cache
+def _operand_counts(record: type[Operator]) -> tuple[int, int]:
+    """Return the least and the largest number of operands that an operator's curve takes."""
+    curve = record().curve
+    assert curve is not None
+    parameters = list(signature(curve).parameters.values())
+    if any(each.kind == Parameter.VAR_POSITIONAL for each in parameters):
+        return sum(each.kind != Parameter.VAR_POSITIONAL for each in parameters), 2**31
+    return sum(each.default is Parameter.empty for each in parameters), len(parameters)
 
 
 def is_kind(node: ir.Node | None, *kinds: Kind) -> bool:

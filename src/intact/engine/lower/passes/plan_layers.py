@@ -207,10 +207,15 @@ def _native(steps: Sequence[Step], placed: _PlacedNodes) -> list[_Run]:
         names = {name for name in step.nodes if name in placed.position}
         if isinstance(step, FallbackSubgraph) or not names:
             continue
-        overlapping = {id(runs[name]): runs[name] for name in names if name in runs}
-        run = _Run(names.union(*(other.nodes for other in overlapping.values())))
-        run.steps = [*(s for other in overlapping.values() for s in other.steps), step]
-        runs |= dict.fromkeys(run.nodes, run)
+        overlapping = list({id(runs[name]): runs[name] for name in names if name in runs}.values())
+        run = overlapping[0] if overlapping else _Run(set())
+        for other in overlapping[1:]:
+            run.nodes |= other.nodes
+            run.steps += other.steps
+            runs |= dict.fromkeys(other.nodes, run)
+        run.nodes |= names
+        run.steps.append(step)
+        runs |= dict.fromkeys(names, run)
     return list({id(run): run for run in runs.values()}.values())
 
 
