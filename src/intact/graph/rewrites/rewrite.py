@@ -109,7 +109,9 @@ class Rewrite:
         Raises:
             UnsupportedError: Where passes are checked: the graph is not as it should be behind it.
         """
-        nodes = [node for node in model.graph if self.is_for(node)]
+        types = frozenset(self.operators)  # most rewrites find none: a graph is walked fast
+        nodes = [node for node in model.graph if not types or node.op_type in types]
+        nodes = [node for node in nodes if self.is_for(node)]
         if not nodes:
             return []
         before = _interface(model)
