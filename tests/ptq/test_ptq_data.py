@@ -315,3 +315,21 @@ def test_one_tensor_of_torch_is_an_array_of_samples(cnn, images):
     torch = pytest.importorskip("torch")
     same = [quantize(cnn, data, progress=False).ranges for data in (images, torch.from_numpy(images))]
     assert same[0] == same[1]
+
+
+SCALE_INPUTS = [Input("f", F32, ("n", 4)), Input("k", F32, ())]
+
+
+@pytest.mark.parametrize("scale", [np.float32(2), np.float32([2])])
+def test_an_npz_file_may_have_one_number_for_all_batches(tmp_path: Path, scale: np.ndarray) -> None:
+    np.savez(tmp_path / "t.npz", f=np.ones((5, 4), np.float32), k=scale)
+    batches = list(open_data(tmp_path / "t.npz", SCALE_INPUTS, batch_size=3).batches)
+    assert [(feeds["f"].shape, feeds["k"].shape) for feeds in batches] == [((3, 4), ()), ((2, 4), ())]
+    assert all(feeds["k"] == 2 for feeds in batches)
+
+
+def test_an_npz_file_may_have_a_number_for_each_sample(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", f=np.ones((3, 4), np.float32), k=np.float32([1, 2, 3]))
+    batches = list(open_data(tmp_path / "t.npz", SCALE_INPUTS, batch_size=2).batches)
+    assert [float(feeds["k"]) for feeds in batches] == [1, 2, 3]
+    assert all(feeds["f"].shape == (1, 4) for feeds in batches)

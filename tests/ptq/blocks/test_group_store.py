@@ -11,6 +11,8 @@ from tests.ptq.blocks.test_quantize_weights import batches, network
 from intact import graph
 from intact.errors import FileAccessError, FileFormatError
 from intact.ptq.blocks import group_store, quantize_weights, round_group
+from intact.ptq.blocks.block_format import BlockFormat
+from intact.ptq.blocks.round_group import Recipe
 
 
 def files(folder: Path) -> list[Path]:
@@ -67,3 +69,28 @@ def test_nothing_is_kept_without_a_folder() -> None:
     weight = np.random.default_rng(0).standard_normal((4, 32)).astype(np.float32)
     rounded = store.round(weight, None, group_store.BlockFormat("int4", 32), group_store.Recipe())
     assert rounded.weights.shape == (4, 32)
+
+
+def test_a_flipped_bit_is_refused_by_name_wherever_it_is(tmp_path: Path) -> None:
+    grid, weight = BlockFormat("int4", 8), np.random.default_rng(0).normal(size=(4, 16)).astype(np.float32)
+    store = group_store.GroupStore(tmp_path)
+    rounded = store.round(weight, None, grid, Recipe())
+    (path,) = files(tmp_path)
+    data = path.read_bytes()
+    assert np.array_equal(store.round(weight, None, grid, Recipe()).weights.codes, rounded.weights.codes)
+    for at in range(0, 8 * len(data), 5):
+        path.write_bytes(data[: at // 8] + bytes([data[at // 8] ^ 1 << at % 8]) + data[at // 8 + 1 :])
+        with pytest.raises(FileFormatError, match=path.name):
+            store.round(weight, None, grid, Recipe())
+
+
+def test_a_file_under_the_name_of_another_one_is_refused(tmp_path: Path) -> None:
+    grid, rng = BlockFormat("int4", 8), np.random.default_rng(0)
+    store, weights = group_store.GroupStore(tmp_path), rng.normal(size=(2, 4, 16)).astype(np.float32)
+    for weight in weights:
+        store.round(weight, None, grid, Recipe())
+    first, second = files(tmp_path)
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(FileFormatError, match=first.name):
+        for weight in weights:
+            store.round(weight, None, grid, Recipe())

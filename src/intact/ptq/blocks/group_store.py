@@ -2,7 +2,7 @@
 
 A file is called by the digest of all that its codes depend on: the weights, what they multiply, the format
 and the method. So a file is never wrong, and other models and settings may share the folder. Its metadata
-hold the digest of its tensors, so damage is refused. Files of versions before that have other names: nothing
+hold the digest of its name and its tensors, so damage is refused. Files of versions before that have other names: nothing
 could tell whether they are damaged, and their codes are chosen again.
 """
 
@@ -86,14 +86,14 @@ def _write(path: Path, rounded: RoundedGroup) -> None:
     }  # fmt: skip
     arrays = {name: np.ascontiguousarray(part) for name, part in parts.items() if part is not None}
     tensors = {name: StoredTensor(array.dtype, array.shape) for name, array in arrays.items()}
-    write_safetensors(path, tensors, arrays.__getitem__, {_DIGEST: digest_of(_VERSION, arrays)})
+    write_safetensors(path, tensors, arrays.__getitem__, {_DIGEST: digest_of(path.stem, arrays)})
 
 
 def _read(path: Path, grid: BlockFormat, shape: tuple[int, ...]) -> RoundedGroup:
     file = SafetensorsFile(path)
     try:
         parts = {name: file.read(name) for name in file.tensors}
-        if file.metadata != {_DIGEST: digest_of(_VERSION, parts)}:
+        if file.metadata != {_DIGEST: digest_of(path.stem, parts)}:
             raise KeyError("checksum")
         weights = BlockWeights(
             parts["codes"], grid.name, parts["scales"], grid.block_size, zero_points=parts.get("zero_points")

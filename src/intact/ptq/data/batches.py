@@ -203,22 +203,37 @@ def _samples(
         model_input.name: as_array(arrays[model_input.name], f"{where}: input '{model_input.name}'")
         for model_input in inputs
     }
+    common = {
+        i.name: chosen.pop(i.name).reshape((1,) * len(i.shape or ()))
+        for i in inputs
+        if _is_common(i, chosen[i.name])
+    }
     counts = {n: a.shape[0] if a.ndim else 0 for n, a in chosen.items()}
-    if len(set(counts.values())) != 1:
+    if len(set(counts.values())) > 1:
         raise QuantValueError(
             where,
             f"{counts} samples",
             "as many for every input",
             "let the first axis of every array count samples",
         )
-    count = next(iter(counts.values()))
-    fixed = [i.shape[0] for i in inputs if i.shape and isinstance(i.shape[0], int)]
-    size = max(min(size, *fixed), 1) if fixed else size
+    count = next(iter(counts.values()), 1)
+    scalars = {i.name for i in inputs if i.shape == () and i.name in chosen}  # a number for each sample
+    fixed = [i.shape[0] for i in inputs if i.shape and isinstance(i.shape[0], int) and i.name in chosen]
+    size = 1 if scalars else max(min(size, *fixed), 1) if fixed else size
     batches = (
-        feeds_of({n: a[start : start + size] for n, a in chosen.items()}, inputs, where)
+        feeds_of(
+            {n: a[start] if n in scalars else a[start : start + size] for n, a in chosen.items()} | common,
+            inputs, where,
+        )
         for start in range(0, count, size)
-    )
+    )  # fmt: skip
     return Source(batches, -(-count // size), name or "arrays")
+
+
+def _is_common(model_input: Input, array: NDArray) -> bool:
+    """Return whether an array is one number, for all batches of an input that takes one number."""
+    takes_one = model_input.shape == () or (array.ndim == 0 and model_input.shape == (1,))
+    return array.size == 1 and takes_one
 
 
 def _samples_of_unequal_size(
