@@ -56,10 +56,7 @@ def test_a_cache_whose_lock_a_thread_holds_is_read_in_the_child() -> None:
     cache: Recent[int] = Recent()
     cache.put((1,), 5)
     with Holder(cache._lock.acquire):
-        assert (
-            exit_code_of_fork(lambda: cache.get((1,), lambda: 0) == 5 and cache.get((2,), lambda: 7) == 7)
-            == 0
-        )
+        assert exit_code_of_fork(lambda: cache.get((1,), int) == 5 and cache.get((2,), int) == 0) == 0
     cache._lock.release()
     assert cache.get((1,), lambda: 0) == 5
 
@@ -104,8 +101,7 @@ import os, signal, threading, warnings
 import numpy as np, onnx, intact
 warnings.simplefilter("ignore")
 text = '<ir_version: 8, opset_import: ["" : 17]> net (float[n, 8] x) => (float[n, 8] y) { y = %s }'
-for node, threads in (("Relu(x)", 1), ("Relu(x)", 2), ("Det2(x)", 2)):
-    node = node.replace("Det2(x)", "Hardmax<axis = 1>(x)")
+for node, threads in (("Relu(x)", 1), ("Relu(x)", 2), ("Hardmax<axis = 1>(x)", 2)):
     engine = intact.compile(onnx.parser.parse_model(text % node).SerializeToString(), threads=threads)
     xs = [np.random.default_rng(k).normal(size=(k, 8)).astype(np.float32) for k in (1, 2, 5)]
     want = [engine(x).tobytes() for x in xs]
