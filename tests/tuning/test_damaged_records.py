@@ -40,5 +40,5 @@ def test_records_without_a_digest_are_read(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text('{"format": "intact-timings", "version": 1, "machines": {"m": {"a": 1.5}}}')
     assert Timings.load(path).machines == {"m": {"a": 1.5}}
-    path.write_text('{"version": 1, "latencies": {"m": {"s": 0.25}}, "studies": {"k": {"n": {"error": 0.5}}}}')
-    assert TuneRecord(path).study("k").numbers("n", dict) == {"error": 0.5}
+    path.write_text('{"version": 1, "latencies": {"m": {"s": 0.25}}, "studies": {"k": {"n": {"e": 0.5}}}}')
+    assert TuneRecord(path).study("k").numbers("n", dict) == {"e": 0.5}
