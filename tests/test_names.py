@@ -45,7 +45,7 @@ ADJECTIVES = {
     "decoded", "enabled", "exported", "fixed", "fused", "grouped", "hidden", "installed", "inverted",
     "learned", "masked", "mixed", "nested", "packed", "padded", "permuted", "promoted", "quantized",
     "recorded", "rectified", "required", "reversed", "saved", "shared", "split", "squared", "stored",
-    "supported", "traced", "unsigned", "untraced", "weighted",
+    "supported", "traced", "unsigned", "untraced", "untrusted", "weighted",
 }  # fmt: skip
 """Participles that the field uses as adjectives: fine in front of a noun, as in ``quantized_weights``."""
 

@@ -213,8 +213,10 @@ def model_of(case: Case, place: str) -> tuple[onnx.ModelProto, Arrays]:
         if is_computed:
             nodes.append(helper.make_node("Neg", [name], [f"{name}.n"]))
         read.append("" if array is None else f"{name}.n" if is_computed else name)
-    made = [f"o{at}" if at in case.outputs else "" for at in range(max(case.outputs) + 1)]
-    nodes.append(helper.make_node(case.op_type, read, made, "node", domain=case.domain, **case.attributes))
+    output_names = [f"o{at}" if at in case.outputs else "" for at in range(max(case.outputs) + 1)]
+    nodes.append(
+        helper.make_node(case.op_type, read, output_names, "node", domain=case.domain, **case.attributes)
+    )
     ends = [f"r{at}" for at in case.outputs]
     nodes += [helper.make_node("Concat", [f"o{at}"] * 2, [f"r{at}"], axis=0) for at in case.outputs]
     inputs = {n: (helper.np_dtype_to_tensor_dtype(a.dtype), list(a.shape)) for n, a in feeds.items()}

@@ -62,12 +62,12 @@ def _attribute(dice: random.Random, model: onnx.ModelProto) -> None:
         return
     name = dice.choice(sorted(types))
     kind = types[name] if dice.random() < 0.85 else dice.choice((_A.INT, _A.FLOAT, _A.INTS, _A.STRING))
-    kept = [a for a in node.attribute if a.name != name]
+    other_attributes = [a for a in node.attribute if a.name != name]
     old = next((list(a.ints) for a in node.attribute if a.name == name and a.type == _A.INTS), [1])
     value = _value(dice, kind, old)
     del node.attribute[:]
     node.attribute.extend(
-        [*kept, *([] if value is None else [helper.make_attribute(name, value, attr_type=kind)])]
+        [*other_attributes, *([] if value is None else [helper.make_attribute(name, value, attr_type=kind)])]
     )
 
 

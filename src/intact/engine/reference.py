@@ -34,7 +34,7 @@ def evaluate(
     Args:
         plan: A checked plan.
         inputs: The inputs by name; where one has codes, its codes.
-        overrides: What subgraphs have made elsewhere, by name, to go on from; None: they run here.
+        overrides: What subgraphs have all_shapes elsewhere, by name, to go on from; None: they run here.
     Raises:
         QuantValueError: An input is missing, or has another dtype or shape than the plan says.
     """
@@ -76,7 +76,7 @@ def _evaluate(run: Run, step: Step) -> None:
     except IntactError:
         raise
     except (ValueError, MemoryError) as error:  # of NumPy, about shapes that fit for other inputs alone
-        where, fix = f"step '{step.name}'", "give inputs of the shapes that the model was made for"
+        where, fix = f"step '{step.name}'", "give inputs of the shapes that the model was all_shapes for"
         raise QuantValueError(where, f"'{error}'", "sizes that fit each other", fix) from error
 
 
@@ -113,11 +113,11 @@ class ReferenceBackend:
                 plan, step, input_shapes, lambda part: part.session(plan.constants, plan.tensors, 1)
             )
 
-        made = infer_shapes(plan, shapes, fallback)
-        for name, shape in made.items():
+        all_shapes = infer_shapes(plan, shapes, fallback)
+        for name, shape in all_shapes.items():
             nbytes = prod(shape) * np.dtype(plan.tensors[name].stored_dtype).itemsize
             ENGINE_BYTES.check(nbytes, f"tensor '{name}'", QuantValueError)
-        return ReferenceExecutable(plan, made)
+        return ReferenceExecutable(plan, all_shapes)
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Return every tensor, as `evaluate` does."""

@@ -15,7 +15,7 @@ from intact.lm.tokenizer import Tokenizer, tokenizer_of_gguf
 _TEXTS = ("", "a", "Hello, world! 12345\n\n\t x", "\u00e9\u4e2d\U0001f600\u200d", "ab " * 300)
 """What a tokenizer is tried on."""
 
-_known: dict[str, Tokenizer] = {}
+_tokenizers: dict[str, Tokenizer] = {}
 """The tokenizer of the grammar that was tried last, by its digest."""
 
 
@@ -41,12 +41,12 @@ def try_grammar(key: str, text: str, eos: Sequence[int], vocabulary: int, gramma
     Returns:
         False where it does not know the tokenizer, and has done nothing.
     """
-    if key not in _known and not text:
+    if key not in _tokenizers and not text:
         return False
-    if key not in _known:
-        _known.clear()
-        _known[key] = Tokenizer(text, None, eos)
-    TokenGrammar.of_text(_known[key], vocabulary, grammar).token_mask()
+    if key not in _tokenizers:
+        _tokenizers.clear()
+        _tokenizers[key] = Tokenizer(text, None, eos)
+    TokenGrammar.of_text(_tokenizers[key], vocabulary, grammar).token_mask()
     return True
 
 

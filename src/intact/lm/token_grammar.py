@@ -99,9 +99,9 @@ def _try(tokenizer: Tokenizer, vocabulary: int, grammar: str) -> None:
     """Let the limited process construct a grammar first: a client's may end the process."""
     text = tokenizer.to_json()
     key = sha256(text.encode(errors="surrogatepass")).hexdigest()
-    for known in ("", text):  # the text is long, and seldom another one
+    for contents in ("", text):  # the text is long, and seldom another one
         is_tried = try_in_worker(
-            "grammar", "intact.lm.text_probes:try_grammar", seconds=_SECONDS, key=key, text=known,
+            "grammar", "intact.lm.text_probes:try_grammar", seconds=_SECONDS, key=key, text=contents,
             eos=list(tokenizer.eos), vocabulary=vocabulary, grammar=grammar,
         )  # fmt: skip
         if is_tried:

@@ -121,11 +121,11 @@ class LimitedWorker:
 
 def _error_of(where: str, reply: dict[str, Any]) -> Exception:
     """Return the error that a call in the process ended in."""
-    import intact.errors as known
+    import intact.errors as errors
 
     parts = [str(part) for part in reply.get("parts", ())]
-    kind = getattr(known, str(reply.get("class")), None)
-    if isinstance(kind, type) and issubclass(kind, known.IntactError) and all(parts) and len(parts) == 4:
+    kind = getattr(errors, str(reply.get("class")), None)
+    if isinstance(kind, type) and issubclass(kind, errors.IntactError) and all(parts) and len(parts) == 4:
         error: Exception = kind(*parts)
         return error
     return FileFormatError(

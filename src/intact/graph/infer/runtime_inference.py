@@ -15,7 +15,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from intact.graph.core.proto import proto_graphs
-from intact.graph.infer.runtime_shapes import RULES, Described, Rule
+from intact.graph.infer.runtime_shapes import RULES, InferenceNode, Rule
 from intact.graph.ops import MICROSOFT
 
 _DOMAIN = "intact.infer"
@@ -31,17 +31,17 @@ def infer_runtime_operators(
         skeleton: The model; it is as before when this returns.
         infer: ONNX's shape inference.
     """
-    renamed = [node for node in _nodes(skeleton) if (node.domain, node.op_type) in RULES]
-    if not renamed:
+    foreign_nodes = [node for node in _nodes(skeleton) if (node.domain, node.op_type) in RULES]
+    if not foreign_nodes:
         return infer(skeleton)
-    names = [(node.domain, node.op_type) for node in renamed]
+    names = [(node.domain, node.op_type) for node in foreign_nodes]
     opset = skeleton.opset_import.add(domain=_DOMAIN, version=1)
     try:
-        for node in renamed:
-            node.op_type, node.domain = _registered(node.domain, node.op_type), _DOMAIN
+        for node in foreign_nodes:
+            node.op_type, node.domain = _register(node.domain, node.op_type), _DOMAIN
         inferred = infer(skeleton)
     finally:
-        for node, (domain, op_type) in zip(renamed, names, strict=True):
+        for node, (domain, op_type) in zip(foreign_nodes, names, strict=True):
             node.domain, node.op_type = domain, op_type
         skeleton.opset_import.remove(opset)
     for node, same in zip(_nodes(inferred), _nodes(skeleton), strict=True):
@@ -72,17 +72,17 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
         yield from graph.node
 
 
-_registered_names: dict[tuple[str, str], str] = {}
+_names: dict[tuple[str, str], str] = {}
 
 
-def _registered(domain: str, op_type: str) -> str:
+def _register(domain: str, op_type: str) -> str:
     """Return the name under which an operator is registered in our domain."""
-    if (domain, op_type) not in _registered_names:
+    if (domain, op_type) not in _names:
         name = f"{domain.replace('.', '_')}_{op_type}"
         if not onnx.defs.has(name, _DOMAIN):
             onnx.defs.register_schema(_schema(name, RULES[domain, op_type]))
-        _registered_names[domain, op_type] = name
-    return _registered_names[domain, op_type]
+        _names[domain, op_type] = name
+    return _names[domain, op_type]
 
 
 def _schema(name: str, rule: Rule) -> OpSchema:
@@ -102,7 +102,7 @@ def _schema(name: str, rule: Rule) -> OpSchema:
 
 def _infer(rule: Rule, context: Any) -> None:
     """Tell ONNX what a rule says of the outputs of a node."""
-    for at, output in enumerate(rule(Described(context))):
+    for at, output in enumerate(rule(InferenceNode(context))):
         if at < context.get_num_outputs() and context.has_output(at) and output is not None and output.dtype:
             shape = None if output.sizes is None else list(output.sizes)
             context.set_output_type(at, onnx.helper.make_tensor_type_proto(output.dtype, shape))

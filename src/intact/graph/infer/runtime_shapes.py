@@ -21,7 +21,7 @@ _T = onnx.TensorProto
 
 
 @dataclass(frozen=True)
-class Described:
+class InferenceNode:
     """The inputs and attributes of a node, as ONNX's inference describes them.
 
     Attributes:
@@ -30,20 +30,20 @@ class Described:
 
     context: Any
 
-    def input(self, at: int) -> Port:
+    def input(self, at: int) -> Info:
         """Return what is known of an input; nothing of one that is left out."""
         if at >= self.context.get_num_inputs() or not self.context.has_input(at):
             return _NOTHING
-        found = self.context.get_input_type(at)
-        if found is None or not found.HasField("tensor_type"):
-            return Port(0, None, True)
-        tensor = found.tensor_type
+        declared = self.context.get_input_type(at)
+        if declared is None or not declared.HasField("tensor_type"):
+            return Info(0, None, True)
+        tensor = declared.tensor_type
         sizes = tuple(map(_size, tensor.shape.dim)) if tensor.HasField("shape") else None
-        return Port(int(tensor.elem_type), sizes, True)
+        return Info(int(tensor.elem_type), sizes, True)
 
     @property
-    def inputs(self) -> list[Port]:
-        """All inputs."""
+    def inputs(self) -> list[Info]:
+        """Return all inputs."""
         return [self.input(at) for at in range(self.context.get_num_inputs())]
 
     def integer(self, name: str, default: int = 0) -> int:
@@ -63,7 +63,7 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Port:
+class Info:
     """What is known of an input or output.
 
     Attributes:
@@ -83,28 +83,28 @@ class Port:
 
     @property
     def rank(self) -> int | None:
-        """The number of axes."""
+        """Return the number of axes."""
         return None if self.sizes is None else len(self.sizes)
 
 
-_NOTHING = Port(0, None, False)
-Outputs = Sequence[Port | None]
-Rule = Callable[[Described], Outputs]
+_NOTHING = Info(0, None, False)
+Outputs = Sequence[Info | None]
+Rule = Callable[[InferenceNode], Outputs]
 
 
 def _size(dim: Any) -> Dim:
     return dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
 
 
-def _times(size: Dim, factor: int) -> Dim:
+def _multiply(size: Dim, factor: int) -> Dim:
     return size * factor if isinstance(size, int) and factor > 0 else None
 
 
-def _divided(size: Dim, by: int) -> Dim:
+def _divide(size: Dim, by: int) -> Dim:
     return size // by if isinstance(size, int) and by > 0 else None
 
 
-def _split(size: Dim, heads: int, what: str = "heads") -> Dim:
+def _split_heads(size: Dim, heads: int, what: str = "heads") -> Dim:
     """Return the size of a head.
 
     Raises:
@@ -112,10 +112,10 @@ def _split(size: Dim, heads: int, what: str = "heads") -> Dim:
     """
     if heads < 1 or (isinstance(size, int) and size % heads):
         raise ValueError(f"{size} elements do not make {heads} {what}")
-    return _divided(size, heads)
+    return _divide(size, heads)
 
 
-def _sum(*sizes: Dim) -> Dim:
+def _sum_sizes(*sizes: Dim) -> Dim:
     """Return the sum of sizes; the one that is no 0, where the others are."""
     rest = [size for size in sizes if size != 0]
     if len(rest) < 2:
@@ -126,9 +126,9 @@ def _sum(*sizes: Dim) -> Dim:
 def _like(at: int, typed: int | None = None) -> Rule:
     """Return the rule of an output with the shape of input `at`, and the type of input `typed`."""
 
-    def rule(node: Described) -> Outputs:
+    def rule(node: InferenceNode) -> Outputs:
         x = node.input(at)
-        return [x if typed is None else Port(node.input(typed).dtype, x.sizes)]
+        return [x if typed is None else Info(node.input(typed).dtype, x.sizes)]
 
     return rule
 
@@ -136,27 +136,27 @@ def _like(at: int, typed: int | None = None) -> Rule:
 # -- normalizations
 
 
-def _normalized_sum(node: Described) -> Outputs:
-    """A normalized sum, its mean and deviation, and the sum."""
+def _skip_norm_outputs(node: InferenceNode) -> Outputs:
+    """Describe a normalized sum, its mean and deviation, and the sum."""
     x = node.input(0)
-    rows = Port(_T.FLOAT, None if x.sizes is None else (*x.sizes[:-1], 1))
+    rows = Info(_T.FLOAT, None if x.sizes is None else (*x.sizes[:-1], 1))
     return [x, rows, rows, x]
 
 
-def _normalized(node: Described) -> Outputs:
-    """A normalized tensor, and the inverse deviation of each row."""
+def _norm_outputs(node: InferenceNode) -> Outputs:
+    """Describe a normalized tensor, and the inverse deviation of each row."""
     x, axis = node.input(0), node.integer("axis", -1)
     rank = x.rank or 0
     if x.sizes is None or not -rank <= axis < rank:
         return [x]
-    return [x, Port(_T.FLOAT, (*x.sizes[: axis % rank], *[1] * (rank - axis % rank)))]
+    return [x, Info(_T.FLOAT, (*x.sizes[: axis % rank], *[1] * (rank - axis % rank)))]
 
 
-def _embedded(node: Described) -> Outputs:
-    """Normalized embeddings, lengths, and the embeddings."""
+def _embedding_outputs(node: InferenceNode) -> Outputs:
+    """Describe normalized embeddings, lengths, and the embeddings."""
     words, table = node.input(0), node.input(2)
-    embedded = Port(table.dtype, (words.size(0), words.size(1), table.size(1)))
-    return [embedded, Port(_T.INT32, (words.size(0),)), embedded]
+    embedded = Info(table.dtype, (words.size(0), words.size(1), table.size(1)))
+    return [embedded, Info(_T.INT32, (words.size(0),)), embedded]
 
 
 # -- attention
@@ -165,61 +165,61 @@ def _embedded(node: Described) -> Outputs:
 def _self_attention(past: int, typed: int) -> Rule:
     """Return the rule of a self-attention with its projections; keys and values come stacked."""
 
-    def rule(node: Described) -> Outputs:
+    def rule(node: InferenceNode) -> Outputs:
         x, weight, bias, cache = (node.input(at) for at in (0, 1, 2, past))
         columns = weight.size(1) if weight.exists else bias.size(0)
         widths = node.integers("qkv_hidden_sizes")
-        width: Dim = widths[2] if len(widths) == 3 else _divided(columns, 3)
+        width: Dim = widths[2] if len(widths) == 3 else _divide(columns, 3)
         batch, length, heads = x.size(0), x.size(1), node.integer("num_heads")
         dtype = node.input(typed).dtype
-        room = _sum(length, cache.size(3)) if cache.exists else length
-        each = _split(width, heads)
+        room = _sum_sizes(length, cache.size(3)) if cache.exists else length
+        each = _split_heads(width, heads)
         size = cache.size(4) if cache.exists else each
-        return [Port(dtype, (batch, length, width)), Port(dtype, (2, batch, heads, room, size))]
+        return [Info(dtype, (batch, length, width)), Info(dtype, (2, batch, heads, room, size))]
 
     return rule
 
 
-def _multi_head(node: Described) -> Outputs:
-    """What it makes, keys, values, and scores; inputs may be packed, and have heads apart."""
+def _multi_head(node: InferenceNode) -> Outputs:
+    """Describe the result, keys, values, and scores; inputs may be packed, and have heads apart."""
     q, k, v, past = (node.input(at) for at in (0, 1, 2, 6))
     heads, batch, length = node.integer("num_heads"), q.size(0), q.size(1)
-    wide = q.size(2) if q.rank == 3 else _times(q.size(4), heads)
-    size = _split(wide, heads)
+    wide = q.size(2) if q.rank == 3 else _multiply(q.size(4), heads)
+    size = _split_heads(wide, heads)
     value_wide = wide
     if v.rank == 3:
         value_wide = v.size(2)
     elif v.rank == 4:
-        value_wide = _times(v.size(3), heads)
+        value_wide = _multiply(v.size(3), heads)
     new = length if not k.exists else k.size(2) if k.rank == 4 else k.size(1)
-    room = _sum(new, past.size(2)) if past.exists else new
-    caches = [Port(q.dtype, (batch, heads, room, each)) for each in (size, _split(value_wide, heads))]
+    room = _sum_sizes(new, past.size(2)) if past.exists else new
+    caches = [Info(q.dtype, (batch, heads, room, each)) for each in (size, _split_heads(value_wide, heads))]
     return [
-        Port(q.dtype, (batch, length, value_wide)), *caches, Port(q.dtype, (batch, heads, length, room))
+        Info(q.dtype, (batch, length, value_wide)), *caches, Info(q.dtype, (batch, heads, length, room))
     ]  # fmt: skip
 
 
-def _group_query(node: Described) -> Outputs:
-    """What it makes, keys and values, which are as long as the longest row; and scores."""
+def _group_query(node: InferenceNode) -> Outputs:
+    """Describe the result, keys and values, which are as long as the longest row; and scores."""
     q, k, keys, values = (node.input(at) for at in (0, 1, 3, 4))
     heads, kv_heads = node.integer("num_heads"), node.integer("kv_num_heads")
     batch, length, wide = q.size(0), q.size(1), q.size(2)
     if kv_heads < 1 or heads % kv_heads:
         raise ValueError(f"{heads} heads of queries for {kv_heads} of keys")
-    size = _split(wide, heads if k.exists else heads + 2 * kv_heads)
-    made = Port(q.dtype, (batch, length, wide if k.exists else _times(size, heads)))
+    size = _split_heads(wide, heads if k.exists else heads + 2 * kv_heads)
+    attention = Info(q.dtype, (batch, length, wide if k.exists else _multiply(size, heads)))
     caches = [_cache_behind(past, (batch, kv_heads, length, size), q) for past in (keys, values)]
-    return [made, *caches, Port(q.dtype, (batch, heads, length, None))]
+    return [attention, *caches, Info(q.dtype, (batch, heads, length, None))]
 
 
-def _cache_behind(past: Port, new: Sizes, q: Port) -> Port:
+def _cache_behind(past: Info, new: Sizes, q: Info) -> Info:
     """Return the cache of keys or values to which new ones came."""
     if not past.exists:
-        return Port(q.dtype, new)
+        return Info(q.dtype, new)
     size = new[3]
     if past.dtype == _T.INT8 and isinstance(size, int):  # INTact's own, with a scale behind each row
         size += SCALE_BYTES
-    return Port(past.dtype, (past.size(0) or new[0], past.size(1) or new[1], None, past.size(3) or size))
+    return Info(past.dtype, (past.size(0) or new[0], past.size(1) or new[1], None, past.size(3) or size))
 
 
 # -- products
@@ -251,13 +251,13 @@ def _matmul_sizes(a: Sizes | None, b: Sizes | None) -> Sizes | None:
     return tuple(sizes + ([] if len(a) == 1 else [rows[-2]]) + ([] if len(b) == 1 else [columns[-1]]))
 
 
-def _product(dtype: Callable[[Described], int], at: tuple[int, int] = (0, 1)) -> Rule:
+def _product(dtype: Callable[[InferenceNode], int], at: tuple[int, int] = (0, 1)) -> Rule:
     """Return the rule of a product of two inputs."""
-    return lambda node: [Port(dtype(node), _matmul_sizes(node.input(at[0]).sizes, node.input(at[1]).sizes))]
+    return lambda node: [Info(dtype(node), _matmul_sizes(node.input(at[0]).sizes, node.input(at[1]).sizes))]
 
 
-def _fused_product(node: Described) -> Outputs:
-    """A product of matrices that may be turned."""
+def _matmul_outputs(node: InferenceNode) -> Outputs:
+    """Describe a product of matrices that may be transposed."""
     sides = []
     for at, name in enumerate("AB"):
         sizes = node.input(at).sizes
@@ -266,109 +266,109 @@ def _fused_product(node: Described) -> Outputs:
         if sizes and len(sizes) > 1 and node.integer(f"trans{name}"):
             sizes = (*sizes[:-2], sizes[-1], sizes[-2])
         sides.append(sizes)
-    return [Port(node.input(0).dtype, _matmul_sizes(*sides))]
+    return [Info(node.input(0).dtype, _matmul_sizes(*sides))]
 
 
-def _gemm(at: tuple[int, int], dtype: Callable[[Described], int]) -> Rule:
+def _gemm(at: tuple[int, int], dtype: Callable[[InferenceNode], int]) -> Rule:
     """Return the rule of a Gemm of two inputs."""
 
-    def rule(node: Described) -> Outputs:
+    def rule(node: InferenceNode) -> Outputs:
         a, b = (node.input(each) for each in at)
         rows, columns = a.size(1 if node.integer("transA") else 0), b.size(0 if node.integer("transB") else 1)
-        return [Port(dtype(node), (rows, columns))]
+        return [Info(dtype(node), (rows, columns))]
 
     return rule
 
 
-def _block_product(node: Described) -> Outputs:
-    """Rows of K elements by weights [N, K] in blocks."""
+def _block_product(node: InferenceNode) -> Outputs:
+    """Describe rows of K elements by weights [N, K] in blocks."""
     x, inner, outer = node.input(0), node.integer("K"), node.integer("N")
     if x.sizes is None or min(inner, outer) < 1:
-        return [Port(x.dtype, None)]
-    return [Port(x.dtype, _matmul_sizes(x.sizes, (inner, outer)))]
+        return [Info(x.dtype, None)]
+    return [Info(x.dtype, _matmul_sizes(x.sizes, (inner, outer)))]
 
 
-def _own_block_product(node: Described) -> Outputs:
-    """Rows of K elements by INTact's weights, of which the codes say how many rows they make."""
+def _own_block_product(node: InferenceNode) -> Outputs:
+    """Describe rows of K elements by INTact's weights, of which the codes say how many rows they make."""
     x, codes, inner = node.input(0), node.input(1), node.integer("K")
     if x.sizes is None or codes.rank != 2 or inner < 1:
-        return [Port(x.dtype, None)]
-    return [Port(x.dtype, _matmul_sizes(x.sizes, (inner, codes.size(0))))]
+        return [Info(x.dtype, None)]
+    return [Info(x.dtype, _matmul_sizes(x.sizes, (inner, codes.size(0))))]
 
 
-def _rows_of_blocks(node: Described) -> Outputs:
-    """Rows of K elements of INTact's tables."""
+def _rows_of_blocks(node: InferenceNode) -> Outputs:
+    """Describe rows of K elements of INTact's tables."""
     index, inner = node.input(0), node.integer("K")
-    return [Port(_T.FLOAT, None if index.sizes is None or inner < 1 else (*index.sizes, inner))]
+    return [Info(_T.FLOAT, None if index.sizes is None or inner < 1 else (*index.sizes, inner))]
 
 
-def _gathered_blocks(node: Described) -> Outputs:
-    """Parts of a table of codes, uint8 ones packed along the last axis, in the type of its scales."""
+def _block_gather_outputs(node: InferenceNode) -> Outputs:
+    """Describe parts of a table of codes, uint8 ones packed along the last axis, of its scales' type."""
     table, index, scales = (node.input(at) for at in range(3))
     axis, rank = node.integer("gather_axis"), table.rank or 0
     if not table.sizes or index.sizes is None or not -rank <= axis < rank:
-        return [Port(scales.dtype, None)]
+        return [Info(scales.dtype, None)]
     sizes = list(table.sizes)
     if table.dtype == _T.UINT8:
-        sizes[-1] = _times(sizes[-1], 8 // max(1, min(8, node.integer("bits", 4))))
+        sizes[-1] = _multiply(sizes[-1], 8 // max(1, min(8, node.integer("bits", 4))))
     axis %= rank
-    return [Port(scales.dtype, (*sizes[:axis], *index.sizes, *sizes[axis + 1 :]))]
+    return [Info(scales.dtype, (*sizes[:axis], *index.sizes, *sizes[axis + 1 :]))]
 
 
-def _lstm(node: Described) -> Outputs:
-    """All states, the last ones, and the last cells."""
+def _lstm(node: InferenceNode) -> Outputs:
+    """Describe all states, the last ones, and the last cells."""
     x, hidden = node.input(0), node.integer("hidden_size") or None
     directions = 2 if node.text("direction") == "bidirectional" else 1
-    last = Port(x.dtype, (directions, x.size(1), hidden))
-    return [Port(x.dtype, (x.size(0), directions, x.size(1), hidden)), last, last]
+    last = Info(x.dtype, (directions, x.size(1), hidden))
+    return [Info(x.dtype, (x.size(0), directions, x.size(1), hidden)), last, last]
 
 
 # -- codes and images
 
 
-def _both(a: int, b: int) -> Rule:
+def _binary(a: int, b: int) -> Rule:
     """Return the rule of an operator element by element of two inputs."""
 
-    def rule(node: Described) -> Outputs:
+    def rule(node: InferenceNode) -> Outputs:
         x, y = node.input(a), node.input(b)
         sizes = None if x.sizes is None or y.sizes is None else _broadcast(x.sizes, y.sizes)
-        return [Port(x.dtype, sizes)]
+        return [Info(x.dtype, sizes)]
 
     return rule
 
 
-def _chosen(node: Described) -> Outputs:
-    """Elements of two inputs, as a third one says."""
+def _where_outputs(node: InferenceNode) -> Outputs:
+    """Describe elements of two inputs, as a third one chooses them."""
     parts = [node.input(at).sizes for at in (0, 1, 4)]
     sizes: Sizes | None = ()
     for part in parts:
         sizes = None if sizes is None or part is None else _broadcast(sizes, part)
-    return [Port(node.input(1).dtype, sizes)]
+    return [Info(node.input(1).dtype, sizes)]
 
 
-def _joined(node: Described) -> Outputs:
-    """Tensors one behind the other; behind the grid of the result each stands with its own."""
+def _concat(node: InferenceNode) -> Outputs:
+    """Describe joined tensors; behind the grid of the result each stands with its own."""
     parts, axis = node.inputs[2::3], node.integer("axis")
     first = parts[0] if parts else _NOTHING
     rank = first.rank or 0
     if not first.sizes or not -rank <= axis < rank or any(part.rank != rank for part in parts):
-        return [Port(node.input(1).dtype, None)]
+        return [Info(node.input(1).dtype, None)]
     sizes = list(first.sizes)
-    sizes[axis] = _sum(*(part.size(axis) for part in parts))
-    return [Port(node.input(1).dtype, tuple(sizes))]
+    sizes[axis] = _sum_sizes(*(part.size(axis) for part in parts))
+    return [Info(node.input(1).dtype, tuple(sizes))]
 
 
-def _pooled(node: Described) -> Outputs:
-    """An image of one pixel."""
+def _global_pool(node: InferenceNode) -> Outputs:
+    """Describe an image of one pixel."""
     x = node.input(0)
     if not x.sizes or len(x.sizes) < 3:
-        return [x if x.sizes is None else Port(x.dtype, None)]
+        return [x if x.sizes is None else Info(x.dtype, None)]
     ones = (1,) * (len(x.sizes) - 2)
     last = bool(node.integer("channels_last"))
-    return [Port(x.dtype, (x.sizes[0], *ones, x.sizes[-1]) if last else (*x.sizes[:2], *ones))]
+    return [Info(x.dtype, (x.sizes[0], *ones, x.sizes[-1]) if last else (*x.sizes[:2], *ones))]
 
 
-def _windows(node: Described, size: Dim, axis: int, axes: int, kernel: int) -> Dim:
+def _windows(node: InferenceNode, size: Dim, axis: int, axes: int, kernel: int) -> Dim:
     """Return how often a window fits along one of `axes` axes."""
     strides, dilations, pads = node.integers("strides"), node.integers("dilations"), node.integers("pads")
     stride = strides[axis] if len(strides) == axes else 1
@@ -382,13 +382,13 @@ def _windows(node: Described, size: Dim, axis: int, axes: int, kernel: int) -> D
     return max(0, (-(-room // stride) if node.integer("ceil_mode") else room // stride) + 1)
 
 
-def _windowed(channels_last: Callable[[Described], bool], weight: int | None) -> Rule:
+def _window_rule(channels_last: Callable[[InferenceNode], bool], weight: int | None) -> Rule:
     """Return the rule of a pool, or of a convolution whose weight is that input."""
 
-    def rule(node: Described) -> Outputs:
+    def rule(node: InferenceNode) -> Outputs:
         x = node.input(0)
         if not x.sizes or len(x.sizes) < 3:
-            return [Port(x.dtype, None)]
+            return [Info(x.dtype, None)]
         axes, last = len(x.sizes) - 2, channels_last(node)
         image = x.sizes[1:-1] if last else x.sizes[2:]
         kernel: Sequence[Dim] = node.integers("kernel_shape")
@@ -399,59 +399,59 @@ def _windowed(channels_last: Callable[[Described], bool], weight: int | None) ->
         if len(kernel) == axes and all(isinstance(k, int) for k in kernel):
             windows = [_windows(node, image[i], i, axes, int(k or 0)) for i, k in enumerate(kernel)]
         channels = x.size(-1 if last else 1) if w is None else w.size(0)
-        return [Port(x.dtype, (x.sizes[0], *windows, channels) if last else (x.sizes[0], channels, *windows))]
+        return [Info(x.dtype, (x.sizes[0], *windows, channels) if last else (x.sizes[0], channels, *windows))]
 
     return rule
 
 
-def _type(at: int) -> Callable[[Described], int]:
+def _type(at: int) -> Callable[[InferenceNode], int]:
     return lambda node: node.input(at).dtype
 
 
-def _float(node: Described) -> int:
+def _float(node: InferenceNode) -> int:
     return int(_T.FLOAT)
 
 
-def _first(node: Described) -> bool:
+def _first(node: InferenceNode) -> bool:
     return False
 
 
-def _last(node: Described) -> bool:
+def _last(node: InferenceNode) -> bool:
     return True
 
 
-def _said(node: Described) -> bool:
+def _layout(node: InferenceNode) -> bool:
     return bool(node.integer("channels_last"))
 
 
-def _codes_or_floats(node: Described) -> int:
-    """The type of the zero point of what a QGemm makes; without one it makes floats."""
+def _codes_or_floats(node: InferenceNode) -> int:
+    """Return the type of the zero point of the output of a QGemm; without one it makes floats."""
     zero = node.input(8)
     return zero.dtype if zero.exists else int(_T.FLOAT)
 
 
-def _quantized(node: Described) -> Outputs:
-    """Codes of the type of their zero point."""
+def _quantize_outputs(node: InferenceNode) -> Outputs:
+    """Describe codes of the type of their zero point."""
     x, zero = node.input(0), node.input(2)
-    return [Port(zero.dtype if zero.exists else int(_T.UINT8), x.sizes)]
+    return [Info(zero.dtype if zero.exists else int(_T.UINT8), x.sizes)]
 
 
 _RUNTIME: dict[str, Rule] = {
     "Attention": _self_attention(4, 0), "BiasGelu": _like(0), "DequantizeLinear": _like(0, 1),
     "DynamicQuantizeLSTM": _lstm, "DynamicQuantizeMatMul": _product(_float),
-    "EmbedLayerNormalization": _embedded, "FastGelu": _like(0), "FusedConv": _windowed(_first, 1),
-    "FusedGemm": _gemm((0, 1), _type(0)), "FusedMatMul": _fused_product,
-    "GatherBlockQuantized": _gathered_blocks, "Gelu": _like(0), "GroupQueryAttention": _group_query,
+    "EmbedLayerNormalization": _embedding_outputs, "FastGelu": _like(0), "FusedConv": _window_rule(_first, 1),
+    "FusedGemm": _gemm((0, 1), _type(0)), "FusedMatMul": _matmul_outputs,
+    "GatherBlockQuantized": _block_gather_outputs, "Gelu": _like(0), "GroupQueryAttention": _group_query,
     "MatMulBnb4": _block_product, "MatMulInteger16": _product(lambda node: int(_T.INT32)),
     "MatMulIntegerToFloat": _product(_type(2)), "MatMulNBits": _block_product, "MoE": _like(0),
-    "MultiHeadAttention": _multi_head, "NhwcMaxPool": _windowed(_last, None),
+    "MultiHeadAttention": _multi_head, "NhwcMaxPool": _window_rule(_last, None),
     "QAttention": _self_attention(8, 3), "QGemm": _gemm((0, 3), _codes_or_floats),
-    "QLinearAdd": _both(0, 3), "QLinearAveragePool": _windowed(_said, None), "QLinearConcat": _joined,
-    "QLinearGlobalAveragePool": _pooled, "QLinearLeakyRelu": _like(0), "QLinearMul": _both(0, 3),
-    "QLinearSigmoid": _like(0), "QLinearSoftmax": _like(0), "QLinearWhere": _chosen, "QMoE": _like(0),
-    "QuantizeLinear": _quantized, "QuickGelu": _like(0), "RotaryEmbedding": _like(0),
-    "SimplifiedLayerNormalization": _normalized, "SkipLayerNormalization": _normalized_sum,
-    "SkipSimplifiedLayerNormalization": _normalized_sum,
+    "QLinearAdd": _binary(0, 3), "QLinearAveragePool": _window_rule(_layout, None), "QLinearConcat": _concat,
+    "QLinearGlobalAveragePool": _global_pool, "QLinearLeakyRelu": _like(0), "QLinearMul": _binary(0, 3),
+    "QLinearSigmoid": _like(0), "QLinearSoftmax": _like(0), "QLinearWhere": _where_outputs, "QMoE": _like(0),
+    "QuantizeLinear": _quantize_outputs, "QuickGelu": _like(0), "RotaryEmbedding": _like(0),
+    "SimplifiedLayerNormalization": _norm_outputs, "SkipLayerNormalization": _skip_norm_outputs,
+    "SkipSimplifiedLayerNormalization": _skip_norm_outputs,
 }  # fmt: skip
 
 RULES: dict[tuple[str, str], Rule] = {
@@ -460,6 +460,6 @@ RULES: dict[tuple[str, str], Rule] = {
     (BlockLinear.domain, "BlockGather"): _rows_of_blocks,
     (BlockLinear.domain, "BlockLinear"): _own_block_product,
     ("", "GroupNormalization"): _like(0), ("", "MeanVarianceNormalization"): _like(0),
-    ("", "SimplifiedLayerNormalization"): _normalized, ("", "Swish"): _like(0),
+    ("", "SimplifiedLayerNormalization"): _norm_outputs, ("", "Swish"): _like(0),
 }  # fmt: skip
 """By domain and operator."""

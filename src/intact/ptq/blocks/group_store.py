@@ -2,8 +2,8 @@
 
 A file is called by the digest of all that its codes depend on: the weights, what they multiply, the format
 and the method. So a file is never wrong, and other models and settings may share the folder. Its metadata
-hold the digest of its name and its tensors, so damage is refused. Files of versions before that have other names: nothing
-could tell whether they are damaged, and their codes are chosen again.
+hold the digest of its name and its tensors, so damage is refused. Files of versions before that have other
+names: nothing could tell whether they are damaged, and their codes are chosen again.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def fold_dequantizers(model: ir.Model) -> list[Note]:
     nodes = [node for outer in model.graph for graph in subgraphs(outer) for node in _dequantizers(graph)]
     for node in nodes:
         tensors = [None if value is None else _tensor(value) for value in node.inputs]
-        given = [value is not None for value in node.inputs]
-        if given != [tensor is not None for tensor in tensors] or node.outputs[0].is_graph_output():
+        is_present = [value is not None for value in node.inputs]
+        if is_present != [tensor is not None for tensor in tensors] or node.outputs[0].is_graph_output():
             continue
         node.version = model.opset_imports[""]  # a body has no imports of its own
         (floats,) = evaluate_node(node, [None if tensor is None else tensor.numpy() for tensor in tensors])
