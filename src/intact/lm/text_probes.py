@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from intact.formats import GgufFile
 from intact.lm.token_grammar import TokenGrammar
-from intact.lm.tokenizer import Tokenizer, tokenizer_of_gguf
+from intact.lm.tokenizer import Tokenizer
 
 _TEXTS = ("", "a", "Hello, world! 12345\n\n\t x", "\u00e9\u4e2d\U0001f600\u200d", "ab " * 300)
 """What a tokenizer is tried on."""
@@ -21,13 +20,10 @@ _tokenizers: dict[str, Tokenizer] = {}
 
 def try_tokenizer(text: str, eos: Sequence[int]) -> None:
     """Construct a tokenizer, and let it encode and decode."""
-    _try_texts(Tokenizer(text, None, eos))
-
-
-def try_gguf_tokenizer(path: str) -> None:
-    """Construct the tokenizer of a GGUF file, and let it encode and decode."""
-    metadata = {name: field.value for name, field in GgufFile(path).metadata.items()}
-    _try_texts(tokenizer_of_gguf(metadata, path))
+    tokenizer = Tokenizer(text, None, eos)
+    for sample in _TEXTS:
+        tokenizer.decode(tokenizer.encode(sample), special=True)
+    tokenizer.to_json()
 
 
 def try_grammar(key: str, text: str, eos: Sequence[int], vocabulary: int, grammar: str) -> bool:
@@ -48,9 +44,3 @@ def try_grammar(key: str, text: str, eos: Sequence[int], vocabulary: int, gramma
         _tokenizers[key] = Tokenizer(text, None, eos)
     TokenGrammar.of_text(_tokenizers[key], vocabulary, grammar).token_mask()
     return True
-
-
-def _try_texts(tokenizer: Tokenizer) -> None:
-    for sample in _TEXTS:
-        tokenizer.decode(tokenizer.encode(sample), special=True)
-    tokenizer.to_json()
