@@ -20,17 +20,17 @@ def damaged(**changes: object) -> str:
     return json.dumps({**json.loads(byte_tokenizer().to_str()), **changes})
 
 
-ENDS_THE_PROCESS = {
-    "strategy": {"Fixed": 2**40}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
-    "pad_type_id": 0, "pad_token": "x",
-}  # fmt: skip
+def test_a_tokenizer_that_ends_its_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from intact.lm import tokenizer
+    from intact.processes import try_in_worker
 
+    def abort(where: str, function: str, **arguments: object) -> object:
+        assert function == "intact.lm.text_probes:try_tokenizer" and arguments["text"] == "{}"
+        return try_in_worker(where, "tests.processes.misbehave:abort")
 
-def test_a_tokenizer_that_ends_its_process_is_refused() -> None:
-    from intact.lm.tokenizer import Tokenizer
-
+    monkeypatch.setattr(tokenizer, "try_in_worker", abort)
     with intact.untrusted_files(), pytest.raises(FileFormatError, match=r"tokenizer\.json: got a process"):
-        Tokenizer(damaged(padding=ENDS_THE_PROCESS), None, [1])
+        tokenizer.Tokenizer("{}", None, [1])
 
 
 def test_a_sound_tokenizer_and_its_grammars_work() -> None:
