@@ -109,7 +109,7 @@ def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None
     record = read(node)
     if record is None or record.curve is None:
         return None
-    fewest, most = _operand_counts(type(record))
+    fewest, most = _operand_counts(type(record))  # type: ignore[arg-type]  # classes are hashable
     return record.curve(*operands) if fewest <= len(operands) <= most else None
 
 
