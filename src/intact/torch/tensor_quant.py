@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -66,6 +66,7 @@ QUANT_DESC_8BIT_CONVTRANSPOSE1D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8,
 QUANT_DESC_8BIT_CONVTRANSPOSE2D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=1)
 QUANT_DESC_8BIT_CONVTRANSPOSE3D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=1)
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _HALF_MAX = torch.finfo(torch.float16).max
 
 
@@ -167,7 +168,7 @@ class ScaledE4M3Function(Function):
         return grad if ctx.cast_only else _mask_gradient(ctx, grad), None, None, None
 
 
-def _in_either_order(function: Callable[..., Any]) -> Callable[..., Any]:
+def _in_either_order(function: _Function) -> _Function:
     """Let a function also be called as the library's guide lists it: ``output_dtype`` in front of
     ``unsigned``.
     """
@@ -178,7 +179,7 @@ def _in_either_order(function: Callable[..., Any]) -> Callable[..., Any]:
             kwargs["output_dtype"], args = args[3], (*args[:3], *args[4:])
         return function(*args, **kwargs)
 
-    return in_either_order
+    return in_either_order  # type: ignore[return-value]
 
 
 def _require_switches(unsigned: Any, narrow_range: Any) -> None:

@@ -31,6 +31,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     products = split_products(expanded, _sizes(expanded, tensors))
     if not products:
         raise NoEngineStep
+    result: Tensor
     result, *rest = tensors
     for product, other in zip(products, rest, strict=True):
         result = _multiply(product, result, other)

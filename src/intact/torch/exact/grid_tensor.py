@@ -67,15 +67,15 @@ class GridTensor(CarriesGrid):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         """Return an ordinary tensor, or parameter."""
         if id(self) not in memo:
-            memo[id(self)] = _ordinary(self).__deepcopy__(memo)
+            memo[id(self)] = _ordinary(self).__deepcopy__(memo)  # type: ignore[no-untyped-call]
         return memo[id(self)]  # type: ignore[no-any-return]
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Return how an ordinary tensor, or parameter, is pickled."""
-        return _ordinary(self).__reduce_ex__(protocol)
+        return _ordinary(self).__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return _ordinary(self).__repr__(tensor_contents=tensor_contents)
+    def __repr__(self, **options: Any) -> str:  # type: ignore[override]
+        return str(_ordinary(self).__repr__(**options))  # type: ignore[no-untyped-call]
 
 
 def carry_grid(
@@ -110,7 +110,7 @@ def _is_torchs_own() -> bool:
 
 
 def _with_claim(y: Tensor, claim: GridClaim, grid: TensorGrid) -> GridTensor:
-    result: GridTensor = y.as_subclass(GridTensor)  # type: ignore[type-var]
+    result: GridTensor = y.as_subclass(GridTensor)
     result._claim, result._grid = claim, grid
     return result
 
