@@ -1,4 +1,4 @@
-"""What GGUF files say of a tokenizer: keys, types of tokens, and texts that mean something to llama.cpp.
+"""Keys of GGUF files that say something of a tokenizer, types of tokens, and texts that llama.cpp knows.
 
 Source: llama.cpp, src/llama-vocab.cpp.
 """
