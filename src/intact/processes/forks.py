@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -53,6 +54,6 @@ _Value = TypeVar("_Value", covariant=True)
 class cached_property(functools.cached_property[_Value]):
     """`functools.cached_property` without a lock: two threads at once may both compute the value."""
 
-    def __init__(self, func: Any) -> None:
+    def __init__(self, func: Callable[[Any], _Value]) -> None:
         super().__init__(func)
         self.lock = nullcontext()

@@ -118,9 +118,10 @@ def _split_heads(size: Dim, heads: int, what: str = "heads") -> Dim:
 def _sum_sizes(*sizes: Dim) -> Dim:
     """Return the sum of sizes; the one that is no 0, where the others are."""
     rest = [size for size in sizes if size != 0]
-    if len(rest) < 2:
-        return rest[0] if rest else 0
-    return sum(int(size) for size in rest) if all(isinstance(size, int) for size in rest) else None  # type: ignore[arg-type]
+    numbers = [size for size in rest if isinstance(size, int)]
+    if len(numbers) == len(rest):
+        return sum(numbers)
+    return rest[0] if len(rest) == 1 else None
 
 
 def _like(at: int, typed: int | None = None) -> Rule:
