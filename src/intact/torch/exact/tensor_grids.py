@@ -171,7 +171,7 @@ class TensorGrids:
         each = moved if isinstance(moved, (tuple, list)) else (moved,) * len(results)
         for y, scale in zip(results, each, strict=True):
             if isinstance(y, Tensor) and y.dtype == torch.float32:
-                self.put(y, TensorGrid(_narrowed(scale), reach))
+                self.put(y, TensorGrid(_narrow_scales(scale), reach))
 
 
 def _version(x: Tensor) -> int:
@@ -183,7 +183,7 @@ def _is_one_scale(scales: list[Tensor]) -> bool:
     return all(not scale.dim() and torch.equal(scale, scales[0]) for scale in scales)
 
 
-def _narrowed(scales: Tensor) -> Tensor:
+def _narrow_scales(scales: Tensor) -> Tensor:
     """Return scales with a size of 1 along the axes on which they are the same; 0-D where all are."""
     for axis in range(scales.dim()):
         first = scales.narrow(axis, 0, 1)
