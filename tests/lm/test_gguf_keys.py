@@ -18,8 +18,10 @@ from intact.formats import GgufField, GgufFile, open_weights, write_gguf
 from intact.lm.description.decoder_config import DecoderConfig
 from intact.lm.description.read_description import read_description
 
-ONLY_HERE = ("attention.sliding_window_pattern", "embedding_length", "attention.head_count")
-"""Keys with values that llama.cpp refuses, such as sizes that it does not split into heads."""
+ONLY_HERE = ("attention.sliding_window_pattern", "attention.key_length")
+"""Keys with values that llama.cpp refuses."""
+UNSEEN = {"context", "epsilon"}
+"""Fields of which the sweep tries values that change no logit of the files by more than its tolerance."""
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +32,10 @@ def llama_rows():
 
 def config_of(path: Path) -> DecoderConfig | None:
     return read_description(open_weights(path), path).decoder
+
+
+def differences(config: DecoderConfig, base: DecoderConfig) -> set[str]:
+    return {name for name, value in vars(config).items() if value != getattr(base, name)}
 
 
 @pytest.mark.slow
@@ -65,7 +71,9 @@ def test_each_key_is_compared_refused_by_name_or_changes_nothing(architecture, l
             continue
         base = config if base is None else base
         is_compared = label(architecture, key, value) in llama_rows or key in ONLY_HERE
-        assert is_compared or config == base, f"{name} = {value}"
+        unseen = UNSEEN | ({"rotary"} if architecture == "gpt2" else set())  # nothing rotates there
+        unseen |= {"kv_heads"} if value is None else set()  # the tensors have other shapes then
+        assert is_compared or differences(config, base) <= unseen, f"{name} = {value}"
     assert refused > 100
 
 

@@ -131,6 +131,10 @@ class _KeyReader:
         layers = self._integer("block_count", most=MOST_LAYERS)
         hidden, heads = self._integer("embedding_length"), self._same("attention.head_count", layers)
         kv_heads = self._same("attention.head_count_kv", layers, heads)
+        if heads % kv_heads:
+            own = f"{self._key('attention.head_count')} = {heads}"
+            key = self._key("attention.head_count_kv")
+            raise self._fields.contradiction(key, own, "a number that divides it")
         head_size = self._head_size(hidden // max(heads, 1))
         window, windowed = self._windows(layers)
         rotary, local = self._rotaries(head_size, divisors, bool(windowed))
@@ -266,7 +270,7 @@ class _KeyReader:
         if key in self._fields and (width > head_size or width % 2):
             raise self._fields.contradiction(key, self._head_text(head_size), "an even number, at most that")
         if width != head_size and not self._architecture.has_partial_rotary:
-            self._fields.refuse(key, f"{head_size}: the architecture rotates whole heads")
+            self._fields.refuse(key, f"whole heads, as the architecture has: {self._head_text(head_size)}")
         return max(width // 2, 1)
 
     def _head_text(self, head_size: int) -> str:
