@@ -110,7 +110,7 @@ class EmbeddingJob(SequenceJob):
 
     def _finish(self) -> NDArray[np.float64]:
         if self._pooling.is_normalized:
-            return self._sum / max(np.sqrt(np.dot(self._sum, self._sum)), 1e-300)
+            return np.asarray(self._sum / max(np.sqrt(np.dot(self._sum, self._sum)), 1e-300))
         if self._pooling.kind == "mean_sqrt_length":
-            return self._sum / np.sqrt(self._weight)
-        return self._sum / self._weight if self._weight else self._sum
+            return np.asarray(self._sum / np.sqrt(self._weight))
+        return np.asarray(self._sum / self._weight) if self._weight else self._sum

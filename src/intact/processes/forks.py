@@ -11,7 +11,7 @@ import functools
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
 
 T = TypeVar("T", bound="Renewable")
@@ -48,12 +48,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_all)
 
 
-_Value = TypeVar("_Value", covariant=True)
+if TYPE_CHECKING:  # type checkers know functools' own alone
+    from functools import cached_property
+else:
 
+    class cached_property(functools.cached_property):
+        """`functools.cached_property` without a lock: two threads at once may both compute the value."""
 
-class cached_property(functools.cached_property[_Value]):
-    """`functools.cached_property` without a lock: two threads at once may both compute the value."""
-
-    def __init__(self, func: Callable[[Any], _Value]) -> None:
-        super().__init__(func)
-        self.lock = nullcontext()
+        def __init__(self, func: Callable[[Any], Any]) -> None:
+            super().__init__(func)
+            self.lock = nullcontext()

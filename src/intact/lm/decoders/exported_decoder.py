@@ -153,10 +153,10 @@ def exported_configuration(path: Path) -> tuple[str, dict[str, Any]]:
     if path.suffix == ".onnx":
         config = _config_beside(path)
         return str(config.get("model_type", "onnx")), config
-    config = _read_object(path).get("model")
-    if not isinstance(config, dict):
+    model = _read_object(path).get("model")
+    if not isinstance(model, dict):
         raise FileFormatError(str(path), "no model", "what the builder writes", _FIX)
-    return str(config.get("type", "onnx")), config
+    return str(model.get("type", "onnx")), model
 
 
 def _config_beside(path: Path) -> dict[str, Any]:
