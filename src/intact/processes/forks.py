@@ -49,7 +49,7 @@ if hasattr(os, "register_at_fork"):
 
 
 if TYPE_CHECKING:  # type checkers know functools' own alone
-    from functools import cached_property
+    from functools import cached_property as cached_property
 else:
 
     class cached_property(functools.cached_property):
