@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import intact
+from intact.errors import UnsupportedError
 from intact.torch import export, quantize, quantize_dynamic
 from intact.torch.qdq import compare_engine
 
@@ -173,3 +174,30 @@ def test_average_pools_divide_by_the_divisor_that_overrides(divisor: int, ceil_m
     with torch.no_grad():
         expected, ours = net(x), model(x)
     assert (expected - ours).abs().max() < 0.03 * expected.abs().max()
+
+
+class Smoothed(nn.Module):
+    """Resizes an image with a smoothing kernel, beside a layer."""
+
+    def __init__(self, mode: str, align_corners: bool) -> None:
+        super().__init__()
+        self.conv, self.options = nn.Conv2d(8, 8, 3, padding=1), (mode, align_corners)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mode, corners = self.options
+        image = nn.functional.interpolate(
+            x, (5, 12), mode=mode, align_corners=corners, antialias=True
+        )  # fmt: skip
+        return torch.cat([image.flatten(1), self.conv(x).flatten(1)], 1)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_smoothed_images_are_pytorchs_and_the_engines(mode: str) -> None:
+    torch.manual_seed(0)
+    net, x = Smoothed(mode, False).eval(), torch.randn(2, 8, 8, 9)
+    result = quantize(net, [x], progress=False)
+    with torch.no_grad():
+        image, expected = result.model(x)[:, : 8 * 60], net(x)[:, : 8 * 60]
+    assert (image - expected).abs().max() < 1e-5 and difference(result.model, x) == 0
+    with pytest.raises(UnsupportedError, match="upsample"):
+        intact.torch.compile(quantize(Smoothed(mode, True).eval(), [x], progress=False).model, x)

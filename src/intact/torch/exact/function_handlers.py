@@ -417,7 +417,7 @@ def _upsample(mode: str, rank: int, antialias: bool = False) -> Handler:
     def handler(
         grids: TensorGrids, input: Tensor, output_size: Any, align_corners: bool, *scales: Any, **further: Any
     ) -> Tensor:
-        if further:
+        if further or (antialias and align_corners):  # which no operator of ONNX computes
             raise NoEngineStep
         factors: list[float | None] = [None] * rank
         if scales and isinstance(scales[0], (tuple, list)):

@@ -104,7 +104,12 @@ def resize(
 ) -> Tensor:  # fmt: skip
     """Compute ONNX's Resize of all axes behind the first two, shrinking axes first."""
     coordinates = "align_corners" if align_corners else "half_pixel"
-    sampling = ResizeSampling(mode, coordinates, antialias=antialias)
+    # A smoothing kernel ends at the edges, and is Keys' with another coefficient, as PyTorch has it.
+    sampling = (
+        ResizeSampling(mode, coordinates, cubic_coeff_a=-0.5, exclude_outside=True, antialias=True)
+        if antialias
+        else ResizeSampling(mode, coordinates)
+    )
     axes = [
         (axis, n, size, size / n if scale is None else scale)
         for axis, (n, size, scale) in enumerate(zip(x.shape[2:], sizes, scales, strict=True), start=2)

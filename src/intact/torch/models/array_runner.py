@@ -108,10 +108,20 @@ class Runner:
     def _match_pairs(self, calls: Sequence[_Call]) -> list[NamedPair | None]:
         """Return the pair of each call: that of its own quantizer, in order, or of another with equal
         arguments.
+
+        A quantizer whose calls are not as many as its pairs, as where the file leaves out what nobody reads,
+        has none: which call is which pair is not known.
         """
         pairs_left: dict[nn.Module, list[NamedPair]] = defaultdict(list)
         for pair in self.pairs:
             pairs_left[module_at(self._model, pair.quantizer)].append(pair)
+        calls_of: dict[nn.Module, list[_Call]] = defaultdict(list)
+        for call in calls:
+            if not any(same_arguments(other.args, call.args) for other in calls_of[call.module]):
+                calls_of[call.module].append(call)
+        for module, distinct in calls_of.items():
+            if 1 < len(distinct) > len(pairs_left[module]) > 0:
+                pairs_left[module] = []
         pairs = [pairs_left[call.module].pop(0) if pairs_left[call.module] else None for call in calls]
         for index, call in enumerate(calls):
             if pairs[index] is None:

@@ -260,6 +260,8 @@ def _upsample(name, self, output_size, align_corners, *scales, **named):  # type
     """Write images of another size, which torch's exporter writes without the scales."""
     from onnxscript.function_libs.torch_lib.ops import nn
 
+    if align_corners:
+        raise NotImplementedError("antialias with align_corners: ONNX places the kernels elsewhere")
     factors = [x for x in (*scales, *named.values()) if x is not None]
     axes = zip(self.shape[-2:], factors, output_size, strict=True) if factors else ()
     if any(int(n * factor) != out for n, factor, out in axes):
