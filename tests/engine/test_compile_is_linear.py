@@ -1,4 +1,4 @@
-"""What compiling does grows with the number of nodes, not with its square: calls are counted, not seconds."""
+"""The work of compiling grows with the number of nodes, not with its square, as calls are counted."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def _token_move(program: Any, x: Any) -> None:
         program.add(rng.choice((f"{x.name}[:, -1]", f"{x.name}.select(1, 0)", f"{x.name}.unbind(1)[0]")), d)
 
 
-def _gated(program: Any, x: Any) -> None:
+def _glu(program: Any, x: Any) -> None:
     if x.sizes[-1] % 2 == 0:
         program.add(f"F.glu({x.name}, dim=-1)", *x.sizes[:-1], x.sizes[-1] // 2)
 
@@ -306,9 +306,9 @@ BY_KIND: dict[str, tuple[Write, ...]] = {
         _to_tokens, _squeeze_excite,
     ),
     "tokens": (
-        *_ANY, *[_linear] * 5, *[_token_norm] * 2, *[_attention] * 2, _recurrent, *[_token_move] * 2, _gated,
+        *_ANY, *[_linear] * 5, *[_token_norm] * 2, *[_attention] * 2, _recurrent, *[_token_move] * 2, _glu,
     ),
-    "vector": (*_ANY, *[_linear] * 5, _vector_move, _vector_move, _gated),
+    "vector": (*_ANY, *[_linear] * 5, _vector_move, _vector_move, _glu),
 }  # fmt: skip
 """Kind of a variable -> the statements that read it."""
 

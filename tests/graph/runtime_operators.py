@@ -26,7 +26,7 @@ def codes(*shape: int) -> np.ndarray:
     return _RNG.integers(0, 255, shape).astype(np.uint8)
 
 
-def signed(*shape: int) -> np.ndarray:
+def int8_codes(*shape: int) -> np.ndarray:
     return _RNG.integers(-100, 100, shape).astype(np.int8)
 
 
@@ -78,7 +78,7 @@ _SMALL = {name: real(B, S, D) for name in "qkv"}
 _X = {"x": real(B, S, D)}
 _PROJECTION = {"w": real(D, 3 * D), "b": real(3 * D)}
 _CODES = {
-    "x": codes(B, S, D), "w": signed(D, 3 * D), "b": real(3 * D), "xs": np.array(0.02, np.float32),
+    "x": codes(B, S, D), "w": int8_codes(D, 3 * D), "b": real(3 * D), "xs": np.array(0.02, np.float32),
     "ws": np.array(0.01, np.float32), "mask": None, "xz": np.array(128, np.uint8), "wz": np.array(0, np.int8),
 }  # fmt: skip
 _NORM = {"g": real(D), "beta": real(D), "bias": real(D)}
@@ -88,7 +88,7 @@ _WORDS = {
     "mask": np.ones((B, S), np.int32),
 }  # fmt: skip
 _LSTM = {
-    "x": real(S, B, 8), "w": signed(1, 8, 16), "r": signed(1, 4, 16), **dict.fromkeys("abcdf"),
+    "x": real(S, B, 8), "w": int8_codes(1, 8, 16), "r": int8_codes(1, 4, 16), **dict.fromkeys("abcdf"),
     "ws": np.array([0.01], np.float32), "wz": np.zeros(1, np.int8), "rs": np.array([0.01], np.float32),
     "rz": np.zeros(1, np.int8),
 }  # fmt: skip
@@ -158,7 +158,7 @@ CASES = {
     ),
     "integers to floats": Case(
         "MatMulIntegerToFloat",
-        {"x": codes(B, S, D), "w": signed(D, 8), "xs": SCALE, "ws": SCALE},
+        {"x": codes(B, S, D), "w": int8_codes(D, 8), "xs": SCALE, "ws": SCALE},
         "w ws",
     ),
     "LSTM": Case("DynamicQuantizeLSTM", _LSTM, "w r ws wz rs rz", (0, 1, 2), {"hidden_size": 4}),
@@ -192,7 +192,7 @@ CASES = {
 }  # fmt: skip
 
 STEPS = {"If": np.array(True), "Loop": np.array(2), "Scan": np.zeros(2, np.float32)}
-"""What decides how often a branch or a body runs."""
+"""Inputs that decide how often a branch or a body runs."""
 
 
 def model_of(case: Case, place: str) -> tuple[onnx.ModelProto, Arrays]:

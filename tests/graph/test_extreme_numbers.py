@@ -46,7 +46,7 @@ def constant_beside_raw_data(number: int) -> onnx.ModelProto:
     return onnx_model(nodes, {"x": [4]}, {"y": [4]}, [tensor], opset=21)
 
 
-def turned_weight(axis: int) -> onnx.ModelProto:
+def weight_behind_transpose(axis: int) -> onnx.ModelProto:
     nodes = [
         helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=axis),
         helper.make_node("Transpose", ["w"], ["v"], perm=[1, 0]),
@@ -78,7 +78,7 @@ REFUSED = {
     "a text that is no text": contrib("Gelu", {"x": SEQUENCE}, {}, mode=b"\xff"),
     "functions 101 calls deep": deep_functions(101),
     "a number that its type has not": constant_beside_raw_data(300),
-    "an axis of 99": turned_weight(99),
+    "an axis of 99": weight_behind_transpose(99),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import intact
 from intact import graph
 
 LOOSE = {"LSTM": 1e-3, "sum of codes": 1, "softmax of codes": 1}
-"""What ONNX Runtime rounds in another way."""
+"""Cases that ONNX Runtime rounds in another way."""
 
 
 def compare(case: Case, place: str, tolerance: float) -> None:

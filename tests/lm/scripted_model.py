@@ -23,7 +23,7 @@ def byte_letters() -> list[str]:
     return [chr(byte) if byte in _PRINTABLE else chr(next(unprintable)) for byte in range(256)]
 
 
-def scripted_model(folder: Path, answers: Mapping[str, str]) -> lm.LanguageModel:
+def model_of_answers(folder: Path, answers: Mapping[str, str]) -> lm.LanguageModel:
     """Return a model that answers the message "a" with `answers["a"]`; its other tokens are all bytes."""
     tokenizers = pytest.importorskip("tokenizers")
     letters = byte_letters()

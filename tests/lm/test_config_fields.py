@@ -37,9 +37,9 @@ def test_defaults_are_those_of_transformers(family):
         name = record.own_names.get(key, key)
         if value is not None and name in own:
             assert own[name] == value, name
-    known = {record.own_names.get(key, key) for key in record.defaults} | {
+    names = {record.own_names.get(key, key) for key in record.defaults} | {
         *families.HARMLESS,
         *families.FIXED,
     }
     elsewhere = {"bos_token_id", "eos_token_id", "rope_parameters", "original_max_position_embeddings"}
-    assert set(own) - known <= elsewhere | {"attn_logit_softcapping", "per_layer_config"}
+    assert set(own) - names <= elsewhere | {"attn_logit_softcapping", "per_layer_config"}

@@ -1,4 +1,4 @@
-"""What a model's files say is shown, kept with a saved folder, and bounds what may be asked of it."""
+"""The meaning of a model's files is shown, kept with a saved folder, and bounds what may be asked of it."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def test_a_damaged_description_of_a_saved_folder_is_refused(damage, folder, tmp_
 
 def test_nested_fields_are_refused_with_their_whole_name():
     fields = MetadataFields({"a": {"b": 1, "c": {"d": 2}}, "e": None}, "f.json", accepted=["a.b"])
-    inner = fields.nested("a")
-    inner.nested("c")
+    inner = fields.inner_fields("a")
+    inner.inner_fields("c")
     with pytest.raises(UnsupportedError, match=r"a\.c\.d"):
         fields.refuse_rest("known ones")
 
@@ -120,7 +120,7 @@ def test_nested_fields_are_refused_with_their_whole_name():
 @pytest.mark.parametrize(("method", "value"), [
     ("integer", True), ("integer", 1.5), ("integer", "1"), ("integer", -1), ("integer", 2**40),
     ("number", "1"), ("number", float("nan")), ("number", float("inf")), ("number", False), ("flag", 1),
-    ("text", 3), ("nested", [1]),
+    ("text", 3), ("inner_fields", [1]),
 ])  # fmt: skip
 def test_a_field_of_another_kind_is_an_error_that_names_it(method, value):
     with pytest.raises(FileFormatError, match="width"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.lm.scripted_model import scripted_model
+from tests.lm.scripted_model import model_of_answers
 from tests.lm.server_clients import serve
 
 from intact import lm
@@ -93,7 +93,7 @@ def test_the_prompt_says_where_the_answer_begins():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    model = scripted_model(
+    model = model_of_answers(
         tmp_path_factory.mktemp("thinks"),
         {
             "a": "<think>why</think>yes",

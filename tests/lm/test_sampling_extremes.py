@@ -43,7 +43,7 @@ def exact_shares(values, temperature):
         return [float(power / sum(powers)) for power in powers]
 
 
-def expected_tokens(values, how, uniform):
+def tokens_of_a_number(values, how, uniform):
     """Return the tokens that a uniform number may stand for.
 
     Several may where the number is close to a border, and where shares are equal to float64.
@@ -52,13 +52,13 @@ def expected_tokens(values, how, uniform):
     shares = exact_shares(values, how.temperature)
     if how.top_k:
         order = order[: how.top_k]
-    total, kept = sum(shares[token] for token in order), []
+    total, nucleus = sum(shares[token] for token in order), []
     for token in order:
-        if kept and sum(shares[t] for t in kept) / total >= how.top_p - SLACK:
+        if nucleus and sum(shares[t] for t in nucleus) / total >= how.top_p - SLACK:
             break
-        kept.append(token)
-    kept = [token for token in kept if shares[token] >= (how.min_p - SLACK) * shares[kept[0]]]
-    in_vocabulary = kept if how.top_p < 1 or how.top_k else sorted(kept)
+        nucleus.append(token)
+    nucleus = [token for token in nucleus if shares[token] >= (how.min_p - SLACK) * shares[nucleus[0]]]
+    in_vocabulary = nucleus if how.top_p < 1 or how.top_k else sorted(nucleus)
     total, before, drawn = sum(shares[token] for token in in_vocabulary), 0.0, set()
     for token in in_vocabulary:
         if before - SLACK <= uniform <= before + shares[token] / total + SLACK:
@@ -93,7 +93,7 @@ def test_settings_of_any_size_draw_what_exact_arithmetic_says(seed):
         sampler = Sampler(how)
         for _ in range(4):
             token = sampler.choose(logits, history, begin=begin)
-            assert token in expected_tokens(values, how, random.random())
+            assert token in tokens_of_a_number(values, how, random.random())
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES[:5])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.lm.scripted_model import scripted_model
+from tests.lm.scripted_model import model_of_answers
 from tests.lm.server_clients import open_client, serve, write_text_model
 
 from intact import lm
@@ -223,7 +223,7 @@ def scripts(tmp_path_factory):
         "two": call('{"x": 1}') * 2, "list": f'[{call("{}")[11:-12]}, {call("{}")[11:-12]}]',
         "wrong": call('{"x": "a"}'), "text": "hi", "other": call('{"y": 3}', "g"),
     }  # fmt: skip
-    with serve(scripted_model(tmp_path_factory.mktemp("scripts"), answers)) as running:
+    with serve(model_of_answers(tmp_path_factory.mktemp("scripts"), answers)) as running:
         yield running
 
 

@@ -6,7 +6,7 @@ import json
 import threading
 
 import pytest
-from tests.lm.scripted_model import scripted_model
+from tests.lm.scripted_model import model_of_answers
 from tests.lm.server_clients import serve, write_text_model
 
 from intact import lm
@@ -95,7 +95,7 @@ def test_nothing_but_strict_json_is_written():
 def server(tmp_path_factory):
     answers = {f"t{number}": text for number, text in enumerate(TEXTS[:20])}
     answers |= {f"c{number}": answer for number, (answer, _) in enumerate(CALLS)}
-    with serve(scripted_model(tmp_path_factory.mktemp("scripted"), answers)) as running:
+    with serve(model_of_answers(tmp_path_factory.mktemp("scripted"), answers)) as running:
         yield running
 
 

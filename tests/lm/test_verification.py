@@ -1,4 +1,4 @@
-"""What INTact understood of a model is compared with its maker's program; only what was compared is said."""
+"""A reading of a model is compared with its maker's program, and only what was compared is said."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_other_probabilities_and_tokens_are_different_with_the_first_one(model):
             return np.roll(super().log_probabilities(tokens), 1)
 
         def greedy(self, tokens, count):
-            found = super().greedy(tokens, count)
-            return [*found[:3], (found[3] + 1) % 64, *found[4:]]
+            greedy = super().greedy(tokens, count)
+            return [*greedy[:3], (greedy[3] + 1) % 64, *greedy[4:]]
 
     result = checks(model, Other(model))
     assert {check.result for check in result.values()} == {"different"}

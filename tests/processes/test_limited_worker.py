@@ -1,4 +1,4 @@
-"""What a limited process does with code that aborts, hangs or grows, and what its parent says."""
+"""A limited process stands code that aborts, hangs or grows, and its parent says so."""
 
 from __future__ import annotations
 

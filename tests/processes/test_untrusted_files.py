@@ -15,7 +15,7 @@ from intact.errors import FileAccessError, FileFormatError, QuantValueError
 TEXT = """<ir_version: 8, opset_import: ["" : 17]> net (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }"""
 
 
-def damaged(**changes: object) -> str:
+def tokenizer_json_with(**changes: object) -> str:
     """Return a tokenizer.json with other parts."""
     return json.dumps({**json.loads(byte_tokenizer().to_str()), **changes})
 
@@ -39,8 +39,8 @@ def test_a_sound_tokenizer_and_its_grammars_work() -> None:
     from intact.lm.tokenizer import Tokenizer
 
     with intact.untrusted_files():
-        tokenizer = Tokenizer(damaged(), None, [1])
-    trusted = Tokenizer(damaged(), None, [1])
+        tokenizer = Tokenizer(tokenizer_json_with(), None, [1])
+    trusted = Tokenizer(tokenizer_json_with(), None, [1])
     assert tokenizer.is_untrusted and not trusted.is_untrusted
     assert tokenizer.encode("abc") == trusted.encode("abc")
     masks = [TokenGrammar(each, 64, grammar='start: "ab"').token_mask() for each in (tokenizer, trusted)]

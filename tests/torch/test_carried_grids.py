@@ -1,4 +1,4 @@
-"""What a quantizer returns carries its grid, so that products in modules of users are the engine's."""
+"""Tensors that quantizers return carry their grid, so that products in modules of users are the engine's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CustomLinear(nn.Linear, _utils.QuantMixin):  # as the guide of pytorch_qua
 
 
 class Function(nn.Module):
-    """A function of a quantized input, and of a quantized parameter or second activation."""
+    """A function of a grid_rows input, and of a grid_rows parameter or second activation."""
 
     def __init__(self, function, shape, grid):
         super().__init__()
@@ -131,7 +131,7 @@ def test_a_quantized_pool_hands_its_grid_on(weight):
 
 
 @pytest.fixture
-def quantized():
+def grid_rows():
     torch.manual_seed(2)
     quantizer = TensorQuantizer(QuantDescriptor(amax=3.0)).eval()
     return quantizer(torch.randn(8, 64))
@@ -154,12 +154,12 @@ def is_exact(x, weight):
     return torch.equal(product, numbers * scale)
 
 
-def test_moves_keep_the_grid_and_other_functions_lose_it(quantized):
-    moves = [quantized.view(2, 4, 64), quantized[1:], quantized.t(), quantized.clone(), quantized.detach()]
-    for moved in (*moves, torch.cat([quantized, quantized]), F.pad(quantized, (1, 1)), *quantized.split(2)):
+def test_moves_keep_the_grid_and_other_functions_lose_it(grid_rows):
+    moves = [grid_rows.view(2, 4, 64), grid_rows[1:], grid_rows.t(), grid_rows.clone(), grid_rows.detach()]
+    for moved in (*moves, torch.cat([grid_rows, grid_rows]), F.pad(grid_rows, (1, 1)), *grid_rows.split(2)):
         assert type(moved) is GridTensor
-    changes = [quantized + 1, quantized * 2, F.relu(quantized), -quantized, quantized.half(), quantized.sum()]
-    for changed in (*changes, F.pad(quantized, (1, 1), value=1.0)):
+    changes = [grid_rows + 1, grid_rows * 2, F.relu(grid_rows), -grid_rows, grid_rows.half(), grid_rows.sum()]
+    for changed in (*changes, F.pad(grid_rows, (1, 1), value=1.0)):
         assert type(changed) is Tensor
 
 
@@ -178,25 +178,25 @@ def test_moves_keep_the_grid_and_other_functions_lose_it(quantized):
 )
 def test_a_tensor_that_was_written_to_is_multiplied_as_it_is(weight, write, inference):
     with torch.inference_mode(inference):
-        quantized = TensorQuantizer(QuantDescriptor(amax=3.0)).eval()(torch.randn(8, 64))
-        assert is_exact(quantized, weight)
-        write(quantized)
-        plain = torch.empty(8, 64).copy_(quantized)
+        grid_rows = TensorQuantizer(QuantDescriptor(amax=3.0)).eval()(torch.randn(8, 64))
+        assert is_exact(grid_rows, weight)
+        write(grid_rows)
+        plain = torch.empty(8, 64).copy_(grid_rows)
         assert torch.allclose(
-            F.linear(quantized, weight), plain @ torch.empty(16, 64).copy_(weight).t(), atol=1e-5
+            F.linear(grid_rows, weight), plain @ torch.empty(16, 64).copy_(weight).t(), atol=1e-5
         )
 
 
-def test_reading_the_memory_changes_no_bit(quantized, weight):
-    before = F.linear(quantized, weight)
-    assert quantized.numpy().shape == (8, 64) and quantized.data_ptr()
-    assert torch.equal(F.linear(quantized, weight), before)
+def test_reading_the_memory_changes_no_bit(grid_rows, weight):
+    before = F.linear(grid_rows, weight)
+    assert grid_rows.numpy().shape == (8, 64) and grid_rows.data_ptr()
+    assert torch.equal(F.linear(grid_rows, weight), before)
 
 
-def test_x_plus_equals_stays_the_same_object(quantized):
-    same = quantized
-    quantized += 1
-    assert quantized is same
+def test_x_plus_equals_stays_the_same_object(grid_rows):
+    same = grid_rows
+    grid_rows += 1
+    assert grid_rows is same
 
 
 def test_gradients_are_those_of_the_float_functions():
@@ -226,33 +226,33 @@ def test_training_mode_calibration_and_graphs_get_ordinary_tensors():
         )
 
 
-def test_copies_and_pickles_are_ordinary_tensors(quantized, tmp_path):
-    torch.save(quantized, tmp_path / "x.pt")
-    copies = copy.deepcopy(quantized), pickle.loads(pickle.dumps(quantized)), torch.load(tmp_path / "x.pt")
-    assert all(type(x) is Tensor and torch.equal(x, quantized) for x in copies)
-    assert repr(quantized).startswith("tensor(")
+def test_copies_and_pickles_are_ordinary_tensors(grid_rows, tmp_path):
+    torch.save(grid_rows, tmp_path / "x.pt")
+    copies = copy.deepcopy(grid_rows), pickle.loads(pickle.dumps(grid_rows)), torch.load(tmp_path / "x.pt")
+    assert all(type(x) is Tensor and torch.equal(x, grid_rows) for x in copies)
+    assert repr(grid_rows).startswith("tensor(")
     model = nn.Linear(64, 8)
-    model.weight = nn.Parameter(quantized)
+    model.weight = nn.Parameter(grid_rows)
     twin = copy.deepcopy(model)
     assert isinstance(twin.weight, nn.Parameter) and type(twin.weight) is nn.Parameter
     assert [*dict(model.named_parameters())] == ["weight", "bias"]
     torch.save(model.state_dict(), tmp_path / "model.pt")
-    assert torch.equal(torch.load(tmp_path / "model.pt")["weight"], quantized)
+    assert torch.equal(torch.load(tmp_path / "model.pt")["weight"], grid_rows)
 
 
 def test_nothing_keeps_a_quantized_tensor_alive():
     quantizer = TensorQuantizer(QuantDescriptor(amax=3.0)).eval()
-    quantized = quantizer(torch.randn(8, 64))
-    moved, product = quantized.view(-1, 8), F.linear(quantized, quantized)
-    references = [weakref.ref(x) for x in (quantized, moved, product)]
-    del quantized, moved, product
+    grid_rows = quantizer(torch.randn(8, 64))
+    moved, product = grid_rows.view(-1, 8), F.linear(grid_rows, grid_rows)
+    references = [weakref.ref(x) for x in (grid_rows, moved, product)]
+    del grid_rows, moved, product
     assert [reference() for reference in references] == [None] * 3
 
 
 @pytest.mark.slow
-def test_a_compiled_function_takes_a_quantized_tensor(quantized, weight):
+def test_a_compiled_function_takes_a_quantized_tensor(grid_rows, weight):
     def product(x, w):
         return F.linear(x.view(2, 4, 64), w).relu()
 
     compiled = torch.compile(product, backend="eager", fullgraph=True)
-    assert torch.allclose(compiled(quantized, weight), product(quantized, weight), atol=1e-5)
+    assert torch.allclose(compiled(grid_rows, weight), product(grid_rows, weight), atol=1e-5)

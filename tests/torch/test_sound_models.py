@@ -127,10 +127,10 @@ def test_patterns_of_types_mean_the_modules_of_these_types(options, quantized):
         nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Sequential(nn.Conv2d(16, 16, 3)), nn.Linear(16, 16)
     ).eval()
     result = intact.quantize(model, [torch.randn(2, 3, 20, 20)], progress=False, **options)
-    found = {
+    names = {
         name for name, module in result.model.named_modules() if type(module).__name__.startswith("Quant")
     }
-    assert {name for name in found if name} == quantized
+    assert {name for name in names if name} == quantized
 
 
 def test_a_type_that_no_module_has_is_an_error_that_names_the_near_ones():

@@ -12,15 +12,16 @@ from intact.formats.ggml_types import GGML_TYPES, GgmlType
 from intact.formats.gguf_fields import GgufField
 from intact.formats.gguf_file import GgufFile, GgufTensor, write_gguf
 from intact.formats.gguf_rows import INTERLEAVED, with_halves
+from intact.formats.metadata_fields import ACCEPTED, USED, FieldUse, MetadataFields, short_value
 from intact.formats.onnx_inputs import BLOCK_INPUTS, block_inputs, dequantize_inputs, nbits_inputs
 from intact.formats.regrid import sort_by_group, take_rows
 from intact.formats.safetensors_file import SafetensorsFile, StoredTensor, write_safetensors
 from intact.formats.weight_files import GgufWeights, WeightFiles, floats_of, open_weights
 
 __all__ = [
-    "FORMATS", "GGML_TYPES", "INTERLEAVED", "Conversion", "GgmlType", "GgufField", "GgufFile",
-    "GgufTensor", "GgufWeights", "SafetensorsFile", "StoredTensor", "WeightDifference", "WeightFiles",
-    "BLOCK_INPUTS", "block_inputs", "compare_weights", "convert", "dequantize_inputs", "floats_of", "holders",
-    "nbits_inputs", "open_weights", "sort_by_group", "take_rows", "with_halves",
-    "write_gguf", "write_safetensors",
+    "ACCEPTED", "BLOCK_INPUTS", "FORMATS", "GGML_TYPES", "INTERLEAVED", "USED", "Conversion", "FieldUse",
+    "GgmlType", "GgufField", "GgufFile", "GgufTensor", "GgufWeights", "MetadataFields", "SafetensorsFile",
+    "StoredTensor", "WeightDifference", "WeightFiles", "block_inputs", "compare_weights", "convert",
+    "dequantize_inputs", "floats_of", "holders", "nbits_inputs", "open_weights", "short_value",
+    "sort_by_group", "take_rows", "with_halves", "write_gguf", "write_safetensors",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class FieldUse:
-    """What became of one field of a metadata file.
+    """Says what became of one field of a metadata file.
 
     Attributes:
         file: Its name.
@@ -136,7 +136,7 @@ class MetadataFields:
             raise self.error(key, want)
         return list(value)
 
-    def nested(self, key: str) -> MetadataFields | None:
+    def inner_fields(self, key: str) -> MetadataFields | None:
         """Return the fields of an object, which are refused with those of this one; None where it is missing.
 
         Raises:
@@ -192,7 +192,7 @@ class MetadataFields:
         Raises:
             UnsupportedError: Names all of them.
         """
-        left = [name for name in self._left() if name not in self._accepted]
+        left = [name for name in self._rest_names() if name not in self._accepted]
         if left:
             first = left[0].removeprefix(self._prefix)
             value = f" = {short_value(self._values[first])}" if first in self._values else ""
@@ -233,7 +233,7 @@ class MetadataFields:
         for inner in self._nested:
             yield from inner._each()
 
-    def _left(self) -> Iterator[str]:
+    def _rest_names(self) -> Iterator[str]:
         for fields in self._each():
             for key, value in fields._values.items():
                 if key not in fields._uses and value is not None:

@@ -156,7 +156,7 @@ class LanguageModel:
 
     @property
     def pooling(self) -> Pooling:
-        """How its files say that the hidden states of a text become its vector."""
+        """The way in which its files say that the hidden states of a text become its vector."""
         return Pooling() if self.description is None else self.description.pooling
 
     def embed(
@@ -183,10 +183,10 @@ class LanguageModel:
 
     def embedding_tokens(self, text: str | Sequence[int], prompt: str | None = None) -> list[int]:
         """Return the tokens of a text that is embedded; arguments and errors as for `embed`."""
-        known, name = self.pooling.prompts, self.pooling.default_prompt if prompt is None else prompt
-        if name and name not in known:
-            raise QuantValueError("prompt", f"'{name}'", ", ".join(known) or "none", "leave it out")
-        ids = self.encode(known[name] + text if name and isinstance(text, str) else text)
+        prompts, name = self.pooling.prompts, self.pooling.default_prompt if prompt is None else prompt
+        if name and name not in prompts:
+            raise QuantValueError("prompt", f"'{name}'", ", ".join(prompts) or "none", "leave it out")
+        ids = self.encode(prompts[name] + text if name and isinstance(text, str) else text)
         appended = list(self.tokenizer.appended) if self.tokenizer is not None else []
         if (
             appended and ids[-2 * len(appended) :] == 2 * appended

@@ -97,14 +97,7 @@ def load_model(
 
     source = DecoderWeights(path, accept)
     count = min(source.config.context, LONGEST) if positions is None else positions
-    if activations not in (DYNAMIC, "float"):
-        raise QuantValueError(
-            "activations", f"{activations!r:.40}", f"{DYNAMIC} or float", f"choose {DYNAMIC}"
-        )
-    if text is not None and activations != DYNAMIC:
-        raise QuantValueError("activations", activations, f"{DYNAMIC} with text=", "leave one of them out")
-    if not 1 <= count <= 2**24:
-        raise QuantValueError("positions", str(count), "1 or more", "give the longest sequence that you need")
+    _check_choices(activations, text, count)
     words, templates = _words_and_templates(path, source.metadata, source.description, tokenizer)
     model = _quantized_decoder(
         RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block,
@@ -126,6 +119,24 @@ def load_model(
     if rotate:
         settings["rotate"] = "yes"
     return LanguageModel(engine, count, words, templates, settings, source.description)
+
+
+def _check_choices(activations: str, text: str | None, positions: int) -> None:
+    """Refuse settings that no decoder has.
+
+    Raises:
+        QuantValueError: Names one.
+    """
+    if activations not in (DYNAMIC, "float"):
+        raise QuantValueError(
+            "activations", f"{activations!r:.40}", f"{DYNAMIC} or float", f"choose {DYNAMIC}"
+        )
+    if text is not None and activations != DYNAMIC:
+        raise QuantValueError("activations", activations, f"{DYNAMIC} with text=", "leave one of them out")
+    if not 1 <= positions <= 2**24:
+        raise QuantValueError(
+            "positions", str(positions), "1 or more", "give the longest sequence that you need"
+        )
 
 
 def describe_model(path: str | os.PathLike[str], accept: Collection[str] = ()) -> ModelDescription:

@@ -135,11 +135,11 @@ def saved_description(folder: Path) -> ModelDescription:
     """Return what the files said that a saved folder was made of; little for folders of earlier versions."""
     record, where = read_settings(folder), str(folder / SETTINGS)
     family = str(record["settings"].get("family", "unknown"))
-    known, templates = _read_description(record, where), _read_templates(record, where)
+    description, templates = _read_description(record, where), _read_templates(record, where)
     if isinstance(templates, str):
         templates = ChatTemplates({"default": templates} if templates else {})
     return replace(
-        known or ModelDescription(family), chat_templates=templates,
+        description or ModelDescription(family), chat_templates=templates,
         special_tokens=SpecialTokens(record["bos"], tuple(record["eos"])),
         verification=read_verification(record.get("verification"), where),
     )  # fmt: skip

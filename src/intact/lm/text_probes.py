@@ -1,4 +1,4 @@
-"""What the limited process tries for tokenizers and grammars of strangers, before this process reads them.
+"""Trials of strangers' tokenizers and grammars in the limited process, before this process reads them.
 
 The packages `tokenizers` and `llguidance` end their process on some bytes, such as a token whose number asks
 for more memory than there is. Their callers name these functions (`intact.processes.try_in_worker`).
@@ -12,7 +12,7 @@ from intact.lm.token_grammar import TokenGrammar
 from intact.lm.tokenizer import Tokenizer
 
 _TEXTS = ("", "a", "Hello, world! 12345\n\n\t x", "\u00e9\u4e2d\U0001f600\u200d", "ab " * 300)
-"""What a tokenizer is tried on."""
+"""Texts that a tokenizer is tried on."""
 
 _tokenizers: dict[str, Tokenizer] = {}
 """The tokenizer of the grammar that was tried last, by its digest."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from intact.errors import FileFormatError, MissingExtraError, QuantValueError, UnsupportedError
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import MetadataFields
 from intact.lm.description.special_tokens import CONFIG, end_tokens
 from intact.lm.vocabularies.gguf_tokenizer import gguf_tokenizer
 from intact.lm.vocabularies.piece_encoder import PieceEncoder, split_scores, with_scores

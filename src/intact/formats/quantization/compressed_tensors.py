@@ -65,8 +65,8 @@ def check_compressed_tensors(fields: MetadataFields, layers: Sequence[LayerFacts
         for pattern in ignored:
             if _matches(fields, "ignore", pattern, layer.name):
                 raise fields.contradiction("ignore", f"the layer '{layer.name}' has codes", "floats there")
-    groups = fields.nested("config_groups")
-    entries = [(name, groups.nested(name)) for name in groups] if groups is not None else []
+    groups = fields.inner_fields("config_groups")
+    entries = [(name, groups.inner_fields(name)) for name in groups] if groups is not None else []
     checks = [(name, _Group(entry)) for name, entry in entries if entry is not None]
     for layer in layers if checks else ():
         owners = [group for _, group in checks if len(checks) == 1 or group.has(layer.name)]
@@ -85,7 +85,7 @@ class _Group:
         fields.take("format")
         fields.require("output_activations", (), _OFF)
         self._check_activations()
-        self._weights = fields.nested("weights")
+        self._weights = fields.inner_fields("weights")
         if self._weights is not None:
             self._read_weights(self._weights)
 
@@ -120,7 +120,7 @@ class _Group:
             raise weights.contradiction("actorder", f"'{layer.name}' has {state}", "one of both")
 
     def _check_activations(self) -> None:
-        inputs = self._fields.nested("input_activations")
+        inputs = self._fields.inner_fields("input_activations")
         if inputs is None:
             return
         if inputs.peek("dynamic") is not True:
@@ -149,7 +149,7 @@ class _Group:
 
 
 def _check_sparsity(fields: MetadataFields) -> None:
-    sparsity = fields.nested("sparsity_config")
+    sparsity = fields.inner_fields("sparsity_config")
     if sparsity is None:
         return
     sparsity.require("format", ("dense",), "tensors have all their weights")

@@ -267,12 +267,12 @@ def _check_activations(fields: MetadataFields) -> None:
 
 def _extra_config(fields: MetadataFields, layers: Sequence[LayerFacts]) -> dict[str, _Exception]:
     """Return bits and sizes of groups of the layers that have others than the rest."""
-    extra = fields.nested("extra_config")
+    extra = fields.inner_fields("extra_config")
     if extra is None:
         return {}
     names, result = {layer.name for layer in layers}, dict[str, _Exception]()
     for name in extra:
-        own = extra.nested(name)
+        own = extra.inner_fields(name)
         if own is None:
             continue
         bits = own.integer("bits", fields.integer("bits"), least=2, most=32)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from intact.errors import FileFormatError, IntactError, UnsupportedError
 
 _MISLED = (ArithmeticError, AssertionError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-"""What Python raises where a node has sizes, axes or numbers that no node has."""
+"""Exceptions that Python raises where a node has sizes, axes or numbers that no node has."""
 
 
 @contextmanager

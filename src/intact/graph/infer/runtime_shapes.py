@@ -64,7 +64,7 @@ class InferenceNode:
 
 @dataclass(frozen=True)
 class Info:
-    """What is known of an input or output.
+    """Describes what is known of an input or output.
 
     Attributes:
         dtype: ONNX's element type; 0: not known.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError, UnsupportedError
-from intact.formats.metadata_fields import FieldUse
+from intact.formats import FieldUse
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_text
 
 _TOKENS = ("eos_token_id", "bos_token_id")

@@ -1,1 +1,1 @@
-"""What a language model's files say of it, with the file and the field that each value came from."""
+"""The meaning of a language model's files, with the file and the field that each value came from."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import MetadataFields
 from intact.lm.chat.chat_templates import SPECIAL_TOKENS, ChatTemplates
 from intact.lm.description.model_files import ModelFiles
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from intact.errors import UnsupportedError
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import MetadataFields
 from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig
 from intact.lm.description.families import FAMILIES, FIXED, HARMLESS, SYNONYMS, DecoderFamily
 from intact.lm.description.rotary_embedding import RotaryEmbedding
@@ -92,7 +92,7 @@ class _ConfigReader:
             kv_heads=self._integer("num_key_value_heads", heads), head_size=head_size,
             context=min(self._integer("max_position_embeddings", most=_LONGEST), _SIZE),
             epsilon=self._number("rms_norm_eps", 0.0), rotary=rotary, local_rotary=local, interleaved=False,
-            unrotated=self._unrotated(layers), tied=self._flag("tie_word_embeddings", False),
+            unrotated=self._layers_without_rotation(layers), tied=self._flag("tie_word_embeddings", False),
             window=window, windowed=windowed, qk_norm=family.qk_norm, norm_offset=family.norm_offset,
             post_norms=family.post_norms, activation=self._activation(),
             attention_scale=self._scale(head_size),
@@ -112,8 +112,8 @@ class _ConfigReader:
     def _check_class(self) -> None:
         """Refuse a class with another head than that of a language model."""
         names = self._fields.items("architectures", str) or []
-        known = {f"{self._family.architecture}{end}".lower() for end in _CLASSES}
-        if any(name.lower() not in known for name in names):
+        classes = {f"{self._family.architecture}{end}".lower() for end in _CLASSES}
+        if any(name.lower() not in classes for name in names):
             self._fields.refuse("architectures", f"{self._family.architecture}ForCausalLM")
 
     def _name(self, key: str) -> str:
@@ -143,8 +143,8 @@ class _ConfigReader:
         if not self._has(key, default):
             assert default is not None
             return default
-        known = self._family.defaults[key]
-        value = self._fields.integer(self._name(key), default if known is None else known, least=1, most=most)
+        usual = self._family.defaults[key]
+        value = self._fields.integer(self._name(key), default if usual is None else usual, least=1, most=most)
         self._values[key] = value
         return value
 
@@ -201,7 +201,7 @@ class _ConfigReader:
             roles |= {"q", "k", "v", "o", "up", "down"}
         return frozenset(roles)
 
-    def _unrotated(self, layers: int) -> frozenset[int]:
+    def _layers_without_rotation(self, layers: int) -> frozenset[int]:
         """Return the layers without rotation."""
         if not self._has("no_rope_layers", None):
             self._fields.require("no_rope_layer_interval", (), _WITHOUT)
@@ -249,7 +249,7 @@ class _ConfigReader:
             period = self._integer("sliding_window_pattern", period)
         begin = self._integer("max_window_layers", 0) if self._has("max_window_layers", None) else 0
         if self._family.name == "smollm3":
-            return self._unrotated(layers) if size else frozenset()
+            return self._layers_without_rotation(layers) if size else frozenset()
         return frozenset(layer for layer in range(begin, layers) if not period or (layer + 1) % period)
 
     def _rotaries(self, head_size: int) -> tuple[RotaryEmbedding, RotaryEmbedding | None]:
@@ -272,7 +272,7 @@ class _RotaryReader:
         """Read one rotation for all layers."""
         fields = self._fields
         fields.require("rope_local_base_freq", (), _WITHOUT)
-        inner, old = fields.nested("rope_parameters"), fields.nested("rope_scaling")
+        inner, old = fields.inner_fields("rope_parameters"), fields.inner_fields("rope_scaling")
         if (
             inner is not None
             and old is not None
@@ -286,9 +286,9 @@ class _RotaryReader:
     def by_layer_type(self) -> tuple[RotaryEmbedding, RotaryEmbedding]:
         """Read one rotation for layers with full attention, and one for those with a window."""
         fields = self._fields
-        inner, old = fields.nested("rope_parameters"), fields.nested("rope_scaling")
-        full = inner.nested(_FULL) if inner is not None else None
-        sliding = inner.nested(_SLIDING) if inner is not None else None
+        inner, old = fields.inner_fields("rope_parameters"), fields.inner_fields("rope_scaling")
+        full = inner.inner_fields(_FULL) if inner is not None else None
+        sliding = inner.inner_fields(_SLIDING) if inner is not None else None
         if full is not None and old is not None:
             raise fields.contradiction("rope_scaling", f"rope_parameters.{_FULL} says it, too", "one of them")
         return (
@@ -297,8 +297,8 @@ class _RotaryReader:
         )
 
     def _read(self, inner: MetadataFields | None, outer_key: str, default: float) -> RotaryEmbedding:
-        base = self._agreed(inner, "rope_theta", outer_key, default)
-        share = self._agreed(inner, "partial_rotary_factor", "partial_rotary_factor", 1.0)
+        base = self._common_number(inner, "rope_theta", outer_key, default)
+        share = self._common_number(inner, "partial_rotary_factor", "partial_rotary_factor", 1.0)
         if share != 1.0 and not self._family.has_partial_rotary:
             (inner if inner is not None and "partial_rotary_factor" in inner else self._fields).refuse(
                 "partial_rotary_factor", "1.0: the family rotates whole heads"
@@ -326,7 +326,7 @@ class _RotaryReader:
             raise inner.contradiction("type", f"rope_type = {kind!r}", "one kind")
         return kind
 
-    def _agreed(self, inner: MetadataFields | None, key: str, outer_key: str, default: float) -> float:
+    def _common_number(self, inner: MetadataFields | None, key: str, outer_key: str, default: float) -> float:
         """Return a number of `rope_parameters`, or beside it; where it is in both, it has to be the same."""
         outer = self._fields.number(outer_key, default)
         if inner is None or key not in inner:

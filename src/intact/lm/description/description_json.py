@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from intact.errors import FileFormatError
-from intact.formats.metadata_fields import FieldUse, short_value
+from intact.formats import FieldUse, short_value
 from intact.lm.description.model_description import POOLINGS, ModelDescription, Pooling
 
 _LISTED = 1024

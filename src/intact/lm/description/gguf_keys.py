@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from intact.errors import UnsupportedError
-from intact.formats import INTERLEAVED
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import INTERLEAVED, MetadataFields
 from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig
 from intact.lm.description.families import FAMILIES, DecoderFamily
 from intact.lm.description.rotary_embedding import RotaryEmbedding

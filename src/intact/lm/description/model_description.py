@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from intact.formats.metadata_fields import FieldUse
+from intact.formats import FieldUse
 from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.description.decoder_config import DecoderConfig
 from intact.lm.vocabularies.special_tokens import SpecialTokens

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from intact.errors import FileFormatError
-from intact.formats.metadata_fields import FieldUse, MetadataFields
+from intact.formats import FieldUse, MetadataFields
 from intact.limits import RECORD_BYTES
 from intact.reading import read_bytes
 

@@ -1,4 +1,4 @@
-"""How a model's files say that hidden states become the vector of a text."""
+"""Pooling of hidden states, as a model's files say it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import MetadataFields
 from intact.lm.description.model_description import POOLINGS, Pooling
 from intact.lm.description.model_files import ModelFiles
 
@@ -92,7 +92,7 @@ def _prompts(sources: ModelFiles) -> dict[str, str]:
         "similarity_fn_name": "vectors are the same for all",
         "truncate_dim": "requests choose the dimensions",
     })  # fmt: skip
-    prompts = fields.nested("prompts")
+    prompts = fields.inner_fields("prompts")
     return {} if prompts is None else {name: prompts.text(name) for name in prompts}
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from intact.formats import GgufWeights, WeightFiles, floats_of
-from intact.formats.metadata_fields import FieldUse
+from intact.formats import FieldUse, GgufWeights, WeightFiles, floats_of
 from intact.lm.description.chat_templates import folder_chat_templates, gguf_chat_templates
 from intact.lm.description.config_json import config_from_json
 from intact.lm.description.gguf_keys import config_from_gguf
@@ -75,8 +74,8 @@ def _check_genai(folder: Path, accepted: Collection[str]) -> None:
     sources = ModelFiles(folder, accepted)
     whole = sources.fields("genai_config.json")
     whole.harmless({"search": "requests choose how tokens are drawn"})
-    model = whole.nested("model")
-    decoder = model.nested("decoder") if model is not None else None
+    model = whole.inner_fields("model")
+    decoder = model.inner_fields("decoder") if model is not None else None
     if model is None or decoder is None:
         return
     for key in ("type", "context_length", "bos_token_id", "eos_token_id"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import MetadataFields
 from intact.lm.description.model_files import ModelFiles
 from intact.lm.vocabularies.gguf_keys import CONTENTS, PREFIX
 from intact.lm.vocabularies.gguf_tokenizer import is_known_vocabulary, read_special_tokens

@@ -54,7 +54,7 @@ class Verification:
 
     @property
     def is_equal(self) -> bool:
-        """Whether something was compared, and nothing differed."""
+        """True where something was compared, and nothing differed."""
         results = {check.result for check in self.checks}
         return bool(results & {EQUAL, CLOSE}) and DIFFERENT not in results
 
@@ -189,12 +189,12 @@ def _compare_probabilities(model: LanguageModel, peer: Peer) -> tuple[str, str]:
     ours, theirs = log_probabilities(model.logits(tokens)[-1]), peer.log_probabilities(tokens)
     if theirs.shape != ours.shape:
         return DIFFERENT, f"{len(ours)} tokens in the vocabulary, {peer.name} {len(theirs)}"
-    known = np.isfinite(theirs)
-    difference = float(np.abs(ours - theirs)[known].max())
+    is_finite = np.isfinite(theirs)
+    difference = float(np.abs(ours - theirs)[is_finite].max())
     detail = f"largest difference {difference:.2g} nats"
     if not peer.rounds_activations or difference < _FLOAT_NATS:
         return EQUAL if difference < _FLOAT_NATS else DIFFERENT, detail
-    divergence = max(0.0, float((np.exp(ours) * (ours - theirs))[known].sum()))
+    divergence = max(0.0, float((np.exp(ours) * (ours - theirs))[is_finite].sum()))
     detail += f", divergence {divergence:.2g}; its products round activations to 8 bits"
     return CLOSE if divergence < _DIVERGENCE else DIFFERENT, detail
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import MetadataFields
 from intact.lm.vocabularies.gguf_keys import PREFIX
 from intact.lm.vocabularies.gguf_vocabulary import GgufVocabulary
 from intact.lm.vocabularies.pre_tokenizers import PreTokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from intact.errors import UnsupportedError
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import MetadataFields
 from intact.lm.vocabularies import gguf_keys as keys
 from intact.lm.vocabularies.byte_pair_vocabulary import byte_pair_tokenizer
 from intact.lm.vocabularies.gguf_vocabulary import GgufVocabulary, read_vocabulary

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from intact.errors import FileFormatError
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import MetadataFields
 from intact.lm.vocabularies import gguf_keys as keys
 from intact.lm.vocabularies.special_tokens import SpecialTokens
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from intact.formats.metadata_fields import MetadataFields
+from intact.formats import MetadataFields
 from intact.lm.vocabularies.byte_pair_vocabulary import BLANK, blank_decoder, pair_model, read_merges
 from intact.lm.vocabularies.gguf_keys import PREFIX, UNKNOWN
 from intact.lm.vocabularies.gguf_vocabulary import GgufVocabulary

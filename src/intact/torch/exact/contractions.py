@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from intact.graph.rewrites.einsum_terms import EinsumProduct, expand_ellipsis, merge_shape, split_products
+from intact.graph.rewrites import EinsumProduct, expand_ellipsis, merge_shape, split_products
 from intact.torch.exact.elementwise import NoEngineStep
 
 __all__ = ["einsum", "inner", "tensordot"]
@@ -117,8 +117,8 @@ def _lay_out(x: Tensor, product: EinsumProduct, operand: int) -> Tensor:
 def _answer(x: Tensor, axes: str, answer: str, *, sums: bool) -> Tensor:
     """Order the axes as in the answer; missing ones are summed, or have one index."""
     gone = [place for place, axis in enumerate(axes) if axis not in answer]
-    kept = [axis for axis in axes if axis in answer]
+    axes_left = [axis for axis in axes if axis in answer]
     if gone:
         x = x.sum(gone) if sums else x.squeeze(gone)
-    permutation = [kept.index(axis) for axis in answer]
+    permutation = [axes_left.index(axis) for axis in answer]
     return x if permutation == sorted(permutation) else x.permute(permutation)

@@ -62,7 +62,7 @@ def grid_of(
 
 @dataclass(eq=False)
 class GridClaim:
-    """What is known of the memory of tensors that carry a grid.
+    """Describes what is known of the memory of tensors that carry a grid.
 
     Attributes:
         version: How often it had been written to.

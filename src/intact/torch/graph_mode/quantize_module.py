@@ -179,10 +179,10 @@ def _patterns(model: nn.Module, argument: str, patterns: Sequence[str]) -> tuple
     """
     modules = dict(model.named_modules(remove_duplicate=False))
     expanded: list[str] = []
-    for given in check_patterns(f"quantize: {argument}", patterns):
-        pattern = exact(given, set(modules))
+    for user_pattern in check_patterns(f"quantize: {argument}", patterns):
+        pattern = exact(user_pattern, set(modules))
         expanded.append(pattern)
-        if given not in modules:
+        if user_pattern not in modules:
             expanded += [
                 escape(path)
                 for path, module in modules.items()

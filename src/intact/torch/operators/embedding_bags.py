@@ -35,26 +35,26 @@ def compose_embedding_bag(
     plain = input.dim() == 2 if offsets is None else input.dim() == 1 and offsets.dim() == 1
     if max_norm is not None or not plain or mode not in ("sum", "mean", "max"):
         return None
-    kept = None
+    is_counted = None
     if padding_idx is not None:
-        kept = input != (padding_idx if padding_idx >= 0 else weight.shape[0] + padding_idx)
+        is_counted = input != (padding_idx if padding_idx >= 0 else weight.shape[0] + padding_idx)
     rows = F.embedding(input, weight)
     if offsets is not None:
         members = _members(input, offsets[:-1] if include_last_offset else offsets)
-        members = members if kept is None else members & kept
+        members = members if is_counted is None else members & is_counted
         if mode == "max":
             return _largest(rows.unsqueeze(0), members)
         counts = members.to(rows.dtype)
         factors = counts if per_sample_weights is None else counts * per_sample_weights
         return _mean(factors @ rows, counts.sum(1, keepdim=True), mode)
     if mode == "max":
-        return rows.amax(1) if kept is None else _largest(rows, kept)
+        return rows.amax(1) if is_counted is None else _largest(rows, is_counted)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
-    if kept is None:
+    if is_counted is None:
         return rows.sum(1) if mode == "sum" else rows.sum(1) / max(input.shape[1], 1)
-    total = torch.where(kept.unsqueeze(-1), rows, torch.zeros((), dtype=rows.dtype)).sum(1)
-    return _mean(total, kept.to(rows.dtype).sum(1, keepdim=True), mode)
+    total = torch.where(is_counted.unsqueeze(-1), rows, torch.zeros((), dtype=rows.dtype)).sum(1)
+    return _mean(total, is_counted.to(rows.dtype).sum(1, keepdim=True), mode)
 
 
 def _members(input: Tensor, offsets: Tensor) -> Tensor:

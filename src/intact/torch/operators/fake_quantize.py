@@ -362,7 +362,7 @@ def _decomposition_rule(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return dispatch
 
 
-def _batched(info: Any, dims: Any, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Any:
+def _quantize_batch(info: Any, dims: Any, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Any:
     """Quantize a batch of tensors by one range, as a model that is traced uses `torch.vmap`."""
     format, axis, narrow = call
     if dims[0] is None or any(dim is not None for dim in dims[1:3]):
@@ -415,7 +415,7 @@ torch.library.register_fake(
     lambda grad, x, *args: torch.empty_like(x, dtype=grad.dtype),
     lib=_LIB,
 )
-torch.library.register_vmap("intact::fake_quantize", _batched, lib=_LIB)
+torch.library.register_vmap("intact::fake_quantize", _quantize_batch, lib=_LIB)
 torch.library.register_autograd("intact::fake_quantize", _gradient, setup_context=_save, lib=_LIB)
 torch.library.register_autograd(
     "intact::fake_quantize_backward", _second_gradient, setup_context=_save_backward, lib=_LIB

@@ -171,12 +171,12 @@ def _atan2(self, other):  # type: ignore[no-untyped-def]
         self = op.Cast(self, to=_FLOAT)
     if not other.dtype.is_floating_point():
         other = op.Cast(other, to=_FLOAT)
-    zero, one, pi = _like(self, 0.0), _like(self, 1.0), _like(self, math.pi)
+    zero, unit, pi = _like(self, 0.0), _like(self, 1.0), _like(self, math.pi)
     of_y, of_x = op.Equal(self, zero), op.Equal(other, zero)
     angle = op.Where(op.And(of_y, of_x), self, op.Atan(op.Div(self, other)))
 
     def has_sign(x: Any, is_zero: Any, compare: Callable[..., Any]) -> Any:
-        return op.Or(compare(x, zero), op.And(is_zero, compare(op.Div(one, x), zero)))
+        return op.Or(compare(x, zero), op.And(is_zero, compare(op.Div(unit, x), zero)))
 
     above = has_sign(self, of_y, op.Greater)
     turned = op.Where(above, op.Add(angle, pi), op.Sub(angle, pi))

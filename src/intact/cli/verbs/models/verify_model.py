@@ -10,7 +10,7 @@ import typer
 from intact import lm
 from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import AsJson, check_thread_count
-from intact.cli.verbs.show_model import Accept
+from intact.cli.verbs.models.show_model import Accept
 
 
 def verify(

@@ -11,7 +11,7 @@ import typer
 from intact import lm
 from intact.cli.printing import say
 from intact.cli.shared_options import check_thread_count
-from intact.cli.verbs.show_model import Accept
+from intact.cli.verbs.models.show_model import Accept
 from intact.processes import untrusted_files
 
 _SlotCount = Annotated[int, typer.Option(help="Sequences that run together.", min=1, max=1024)]
@@ -83,14 +83,9 @@ def serve(
     )  # fmt: skip
     with untrusted_files(untrusted):
         loaded = lm.load(
-            model,
-            weights=weights,
-            positions=positions,
-            threads=threads,
-            tokenizer=tokenizer,
-            cache=cache,
+            model, weights=weights, positions=positions, threads=threads, tokenizer=tokenizer, cache=cache,
             accept=accept or (),
-        )
+        )  # fmt: skip
     real = Path(os.path.realpath(model))
     shown = name or (real.stem if model.is_file() else real.name)
     server = ModelServer(

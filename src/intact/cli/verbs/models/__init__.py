@@ -1,0 +1,1 @@
+"""Verbs of ``intact lm`` with a file of their own."""
