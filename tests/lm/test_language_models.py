@@ -321,7 +321,7 @@ def test_vectors_of_texts_have_length_1(model):
     np.testing.assert_allclose(last[0], states[-1] / np.linalg.norm(states[-1]), rtol=1e-6)
     np.testing.assert_allclose(vectors[0], states.mean(0) / np.linalg.norm(states.mean(0)), rtol=1e-5)
     with pytest.raises(QuantValueError, match="pooling"):
-        model.embed(["abc"], pooling="max")
+        model.embed(["abc"], pooling="median")
     assert model.embed([]).shape == (0, 0)
 
 
@@ -394,7 +394,7 @@ def test_errors_of_jobs_keep_no_memory_of_caches(model, monkeypatch):
             batch.add(jobs[1])
             assert not batch.step()
         batch.release()
-        assert [cache() for cache in caches] == [None, None]
+        assert caches and [cache() for cache in caches] == [None] * len(caches)
     finally:
         gc.enable()
     assert isinstance(jobs[0].error, IntactError)
