@@ -71,6 +71,10 @@ REFUSED = {
         "RotaryEmbedding", {"x": SEQUENCE} | TABLE, {"c": np.zeros((8, 0), np.float32)},
         names=["x", "p", "c", "c"],
     ),
+    "heads narrower than their tables": contrib(
+        "RotaryEmbedding", {"x": ["b", "t", 0]} | TABLE, {"c": np.zeros((8, 4), np.float32)},
+        names=["x", "p", "c", "c"], num_heads=4,
+    ),
     "blocks of -1": contrib(
         "MatMulNBits", {"x": SEQUENCE}, {"w": np.zeros((16, 1, 8), np.uint8), "s": np.ones(16, np.float32)},
         K=16, N=-1, bits=4, block_size=16,

@@ -223,6 +223,21 @@ def _cache_behind(past: Info, new: Sizes, q: Info) -> Info:
     return Info(past.dtype, (past.size(0) or new[0], past.size(1) or new[1], None, past.size(3) or size))
 
 
+def _rotate_outputs(node: InferenceNode) -> Outputs:
+    """Describe rotated heads.
+
+    Raises:
+        ValueError: Heads are narrower than the tables: ONNX Runtime's operator reads behind them.
+    """
+    x, pairs, heads = node.input(0), node.input(2).size(1), node.integer("num_heads")
+    wide = x.size(-1)
+    if x.rank == 3 and isinstance(wide, int):
+        wide = wide // heads if heads else wide
+    if isinstance(wide, int) and isinstance(pairs, int) and (wide < 2 * pairs or not wide):
+        raise ValueError(f"heads of {wide} elements for tables of {pairs} pairs")
+    return [x]
+
+
 # -- products
 
 
@@ -450,7 +465,7 @@ _RUNTIME: dict[str, Rule] = {
     "QLinearAdd": _binary(0, 3), "QLinearAveragePool": _window_rule(_layout, None), "QLinearConcat": _concat,
     "QLinearGlobalAveragePool": _global_pool, "QLinearLeakyRelu": _like(0), "QLinearMul": _binary(0, 3),
     "QLinearSigmoid": _like(0), "QLinearSoftmax": _like(0), "QLinearWhere": _where_outputs, "QMoE": _like(0),
-    "QuantizeLinear": _quantize_outputs, "QuickGelu": _like(0), "RotaryEmbedding": _like(0),
+    "QuantizeLinear": _quantize_outputs, "QuickGelu": _like(0), "RotaryEmbedding": _rotate_outputs,
     "SimplifiedLayerNormalization": _norm_outputs, "SkipLayerNormalization": _skip_norm_outputs,
     "SkipSimplifiedLayerNormalization": _skip_norm_outputs,
 }  # fmt: skip
