@@ -75,6 +75,10 @@ REFUSED = {
         "RotaryEmbedding", {"x": ["b", "t", 0]} | TABLE, {"c": np.zeros((8, 4), np.float32)},
         names=["x", "p", "c", "c"], num_heads=4,
     ),
+    "a scale without elements": contrib(
+        "QLinearSigmoid", {"x": (TensorProto.UINT8, SEQUENCE)},
+        {"s": np.zeros(0, np.float32), "z": np.uint8(0), "t": np.float32(1)}, names=["x", "s", "z", "t", "z"],
+    ),
     "blocks of -1": contrib(
         "MatMulNBits", {"x": SEQUENCE}, {"w": np.zeros((16, 1, 8), np.uint8), "s": np.ones(16, np.float32)},
         K=16, N=-1, bits=4, block_size=16,

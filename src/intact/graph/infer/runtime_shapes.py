@@ -470,8 +470,30 @@ _RUNTIME: dict[str, Rule] = {
     "SkipSimplifiedLayerNormalization": _skip_norm_outputs,
 }  # fmt: skip
 
+_ON_CODES = ("Q", "Dequantize", "DynamicQuantize", "MatMulInteger")
+"""Beginnings of the names of operators on codes."""
+
+
+def _with_scales(rule: Rule) -> Rule:
+    """Return the rule of an operator on codes, which refuses vectors without elements.
+
+    They are scales or zero points, of which ONNX Runtime's operators read the first.
+    """
+
+    def refuse_empty(node: InferenceNode) -> Outputs:
+        empty = [at for at, value in enumerate(node.inputs) if value.sizes == (0,)]
+        if empty:
+            raise ValueError(f"input {empty[0]} has no elements")
+        return rule(node)
+
+    return refuse_empty
+
+
 RULES: dict[tuple[str, str], Rule] = {
-    **{(MICROSOFT, op_type): rule for op_type, rule in _RUNTIME.items()},
+    **{
+        (MICROSOFT, op_type): _with_scales(rule) if op_type.startswith(_ON_CODES) else rule
+        for op_type, rule in _RUNTIME.items()
+    },
     (NarrowGroupQueryAttention.domain, "GroupQueryAttention"): _group_query,
     (BlockLinear.domain, "BlockGather"): _rows_of_blocks,
     (BlockLinear.domain, "BlockLinear"): _own_block_product,
