@@ -46,10 +46,20 @@ def write_folder(
     names = list(arrays)
     for shard in range(shards):
         save(folder / f"model-{shard}.safetensors", {name: arrays[name] for name in names[shard::shards]})
-    config = {"model_type": "llama", "hidden_size": 128, "quantization_config": CONFIGS[form]}
+    config = {"model_type": "llama", "hidden_size": 128, "quantization_config": _config(form, layers)}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text("{}")
     return folder
+
+
+def _config(form: str, layers: dict[str, BlockWeights]) -> dict:
+    """What a configuration says of these layers."""
+    config = dict(CONFIGS[form])
+    if "group_size" in config and layers:
+        config["group_size"] = next(iter(layers.values())).block_size
+    if "desc_act" in config:
+        config["desc_act"] = any(weights.groups is not None for weights in layers.values())
+    return config
 
 
 def write_gguf_file(path: Path, layers: dict[str, BlockWeights], plain: dict[str, np.ndarray]) -> Path:
