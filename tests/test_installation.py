@@ -57,6 +57,7 @@ def test_import_itself_says_so(tmp_path: Path) -> None:
     source = Path(intact.__file__).parent
     for path in source.glob("*.py"):
         shutil.copy(path, package / path.name)
+    shutil.copytree(source / "processes", package / "processes")
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import intact"],
         capture_output=True, text=True, check=False,

@@ -114,7 +114,7 @@ def server(tmp_path_factory):
 
 def ask(server, key: str, **more: object) -> tuple[int, dict]:
     body = {"messages": [{"role": "user", "content": key}], "max_tokens": 9, "temperature": 0, **more}
-    response = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
+    response = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=600)
     return response.status_code, response.json()
 
 
@@ -130,7 +130,7 @@ def test_reasoning_is_a_field_of_answers(server):
 
 def test_reasoning_is_streamed(server):
     body = {"messages": [USER], "max_tokens": 9, "temperature": 0, "stream": True}
-    response = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
+    response = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=600)
     lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: {")]
     deltas = [json.loads(line)["choices"][0]["delta"] for line in lines]
     for name, text in (("reasoning_content", "why"), ("content", "yes")):

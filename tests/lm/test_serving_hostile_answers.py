@@ -103,7 +103,7 @@ def ask(server, key: str, **options) -> dict:
     body = {
         "messages": [{"role": "user", "content": key}], "tools": [TOOL], "temperature": 0, "max_tokens": 20,
     }  # fmt: skip
-    response = httpx.post(f"{server.url}/v1/chat/completions", json=body | options, timeout=60)
+    response = httpx.post(f"{server.url}/v1/chat/completions", json=body | options, timeout=600)
     assert response.status_code == 200
     return parse_strict(response.content)["choices"][0]
 
@@ -135,7 +135,7 @@ def test_an_error_of_a_job_reaches_its_client_and_no_other(server, monkeypatch, 
         "stream": is_streamed,
         "tools": [{"type": "function", "function": {"name": "bad"}}],
     }  # fmt: skip
-    bad = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
+    bad = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=600)
     assert "a fault in the parser" in bad.text and "engine_failed" in bad.text
     assert bad.status_code == (200 if is_streamed else 500)
     assert not is_streamed or bad.text.endswith("data: [DONE]\n\n")

@@ -224,7 +224,9 @@ def _batch_norm(  # type: ignore[no-untyped-def]
     y = y if weight is None else op.Mul(y, op.Reshape(weight, each))
     y = y if bias is None else op.Add(y, op.Reshape(bias, each))
     statistics = [op.Reshape(x, _numbers(-1)) for x in (mean, gain)]
-    return [y, *statistics, running_mean, running_var][:outputs]
+    if outputs == 5:  # outputs of their own: the exporter refuses inputs in their place
+        statistics += [op.Identity(running_mean), op.Identity(running_var)]
+    return [y, *statistics]
 
 
 # ---- windows ----
