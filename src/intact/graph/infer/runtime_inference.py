@@ -18,7 +18,7 @@ from intact.graph.core.proto import proto_graphs
 from intact.graph.infer.runtime_shapes import RULES, InferenceNode, Rule
 from intact.graph.ops import MICROSOFT
 
-_DOMAIN = "intact.infer"
+_DOMAIN, _LABEL = "intact.infer", "intact.label"
 _ANY = OpSchema.FormalParameterOption.Variadic
 
 
@@ -38,15 +38,18 @@ def infer_runtime_operators(
     opset = skeleton.opset_import.add(domain=_DOMAIN, version=1)
     try:
         for node in foreign_nodes:
+            node.attribute.add(name=_LABEL, s=f"(op_type:{node.op_type}, node name: {node.name}): ".encode())
             node.op_type, node.domain = _register(node.domain, node.op_type), _DOMAIN
         inferred = infer(skeleton)
     finally:
         for node, (domain, op_type) in zip(foreign_nodes, names, strict=True):
             node.domain, node.op_type = domain, op_type
+            del node.attribute[-1]
         skeleton.opset_import.remove(opset)
     for node, same in zip(_nodes(inferred), _nodes(skeleton), strict=True):
         if node.domain != same.domain:
             node.domain, node.op_type = same.domain, same.op_type
+            del node.attribute[-1]
     inferred.opset_import.remove(opset)
     return inferred
 
@@ -101,8 +104,12 @@ def _schema(name: str, rule: Rule) -> OpSchema:
 
 
 def _infer(rule: Rule, context: Any) -> None:
-    """Tell ONNX what a rule says of the outputs of a node."""
-    for at, output in enumerate(rule(InferenceNode(context))):
+    """Tell ONNX what a rule says of the outputs of a node; errors name it as those of ONNX do."""
+    try:
+        outputs = rule(InferenceNode(context))
+    except ValueError as error:
+        raise ValueError(context.get_attribute(_LABEL).s.decode("utf-8", "replace") + str(error)) from error
+    for at, output in enumerate(outputs):
         if at < context.get_num_outputs() and context.has_output(at) and output is not None and output.dtype:
             shape = None if output.sizes is None else list(output.sizes)
             context.set_output_type(at, onnx.helper.make_tensor_type_proto(output.dtype, shape))
