@@ -16,7 +16,7 @@ from intact import graph
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
-from intact.errors import UnsupportedError
+from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import Session
 from intact.graph.ops import MICROSOFT
 from intact.graph.rewrites.decompose_contrib import FUSED
@@ -300,7 +300,7 @@ def test_float_experts_get_weights_in_blocks() -> None:
 
 
 @pytest.mark.parametrize("change", [
-    {"quant_type": "fp4"}, {"use_sparse_mixer": 1}, {"k": 7}, {"k": 0}, {"block_size": 24},
+    {"quant_type": "fp4"}, {"use_sparse_mixer": 1}, {"k": 7}, {"block_size": 24},
     {"activation_type": "geglu"}, {"weights_prepacked": 1}, {"swiglu_limit_after_activation": 1},
 ])  # fmt: skip
 def test_other_forms_stay(change: dict[str, Any]) -> None:
@@ -308,6 +308,11 @@ def test_other_forms_stay(change: dict[str, Any]) -> None:
     for rewrite in FUSED:
         rewrite(model)
     assert [node.op_type for node in model.graph] == ["QMoE"]
+
+
+def test_a_node_that_chooses_no_expert_is_refused() -> None:
+    with pytest.raises(FileFormatError, match=r"node 'experts' \(QMoE\): attribute 'k'"):
+        graph.load(Mixture().model(k=0))
 
 
 def test_explain_names_the_numerics() -> None:

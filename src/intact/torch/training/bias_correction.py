@@ -102,7 +102,8 @@ def correct_bias(
                 error = (type(layer).forward(layer, *inputs) - output).double()
                 axis = error.dim() - 1 if isinstance(layer, nn.Linear) else 1
                 reduced_axes = [a for a in range(error.dim()) if a != axis]
-                mean = whole_batch(error.mean(reduced_axes))
+                # An empty list of axes would mean all of them to PyTorch.
+                mean = whole_batch(error.mean(reduced_axes) if reduced_axes else error)
                 sums[index][number] += mean.reshape(-1, mean.shape[-1]).mean(0).cpu().numpy()
             counts[number, index] += 1
 
