@@ -53,7 +53,7 @@ def write_folder(
 
 
 def _config(form: str, layers: dict[str, BlockWeights]) -> dict:
-    """What a configuration says of these layers."""
+    """Return the configuration of these layers."""
     config = dict(CONFIGS[form])
     if "group_size" in config and layers:
         config["group_size"] = next(iter(layers.values())).block_size

@@ -93,6 +93,8 @@ REFUSED = {
 @pytest.mark.filterwarnings("ignore::intact.errors.NotQuantizedWarning")
 @pytest.mark.parametrize("name", REFUSED)
 def test_it_is_refused_by_name(name: str) -> None:
+    if name == "functions 101 calls deep" and onnx.__version__.startswith("1.21."):
+        pytest.skip("onnx 1.21 has no limit on calls, and infers the model")
     with pytest.raises(IntactError):
         engine = intact.compile(REFUSED[name].SerializeToString(), threads=1)
         shapes = {p.name: [n if isinstance(n, int) else 2 for n in p.shape] for p in engine.inputs}

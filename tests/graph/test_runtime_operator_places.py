@@ -5,18 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from tests.graph.runtime_operators import CASES, Case, model_of
 
 import intact
 from intact import graph
 
+IN_OLD_RUNTIMES = {("experts", "main"): "answers zeros", ("packed queries", "Scan"): "wants a declared shape"}
+"""Cases that ONNX Runtime 1.24 does not compute."""
 LOOSE = {"LSTM": 1e-3, "sum of codes": 1, "softmax of codes": 1}
 """Cases that ONNX Runtime rounds in another way."""
 
 
 def compare(case: Case, place: str, tolerance: float) -> None:
     """Compare an engine with the reference in every bit, and with ONNX Runtime."""
+    name = next((name for name, each in CASES.items() if each is case), "")
+    fault = IN_OLD_RUNTIMES.get((name, place), "")
+    if fault and onnxruntime.__version__.startswith("1.24."):
+        pytest.skip(f"ONNX Runtime {onnxruntime.__version__} {fault}")
     model, feeds = model_of(case, place)
     data = model.SerializeToString()
     want = graph.Session(data, threads=1).run(feeds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnxruntime
 import pytest
 from tests.loaders import entries, seeds
 
@@ -17,6 +18,8 @@ def test_a_file_that_was_a_fault_is_read_or_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("kind", entries.ENTRIES)
 def test_good_files_and_some_mutated_ones_are_read_or_refused(kind: str) -> None:
+    if kind == "extreme" and onnxruntime.__version__.startswith("1.24."):
+        pytest.skip("ONNX Runtime 1.24 ends its process on numbers that 1.32 refuses")
     for data in seeds.good(kind):
         entries.one(kind, data)
     for number in range(15):

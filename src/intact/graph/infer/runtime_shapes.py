@@ -1,8 +1,6 @@
 """Shapes and types of the outputs of ONNX Runtime's operators, and of INTact's, from those of their inputs.
-
-`RULES` has one function for each operator. What they say follows ONNX Runtime's docs/ContribOperators.md. A
-size that is not known is None; where nothing is known of an input, nothing is said of what depends on it.
-"""
+`RULES` has one function for each operator, by ONNX Runtime's docs/ContribOperators.md. A size that is not
+known is None; where nothing is known of an input, nothing is said of what depends on it."""
 
 from __future__ import annotations
 
@@ -227,10 +225,11 @@ def _rotate_outputs(node: InferenceNode) -> Outputs:
     """Describe rotated heads.
 
     Raises:
-        ValueError: Heads are narrower than the tables: ONNX Runtime's operator reads behind them.
+        ValueError: Heads are narrower than the tables: ONNX Runtime's operator reads behind them. Or tables
+            are empty: it divides by their width.
     """
     x, pairs, heads = node.input(0), node.input(2).size(1), node.integer("num_heads")
-    wide = x.size(-1)
+    wide = x.size(-1) if pairs else 0
     if x.rank == 3 and isinstance(wide, int):
         wide = wide // heads if heads else wide
     if isinstance(wide, int) and isinstance(pairs, int) and (wide < 2 * pairs or not wide):
@@ -475,14 +474,12 @@ _ON_CODES = ("Q", "Dequantize", "DynamicQuantize", "MatMulInteger")
 
 
 def _with_scales(rule: Rule) -> Rule:
-    """Return the rule of an operator on codes, which refuses vectors without elements.
-
-    They are scales or zero points, of which ONNX Runtime's operators read the first.
+    """Return the rule of an operator on codes, which refuses scales and zero points without elements: ONNX
+    Runtime's operators read the first.
     """
 
     def refuse_empty(node: InferenceNode) -> Outputs:
-        empty = [at for at, value in enumerate(node.inputs) if value.sizes == (0,)]
-        if empty:
+        if empty := [at for at, value in enumerate(node.inputs) if value.sizes == (0,)]:
             raise ValueError(f"input {empty[0]} has no elements")
         return rule(node)
 

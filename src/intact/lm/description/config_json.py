@@ -56,7 +56,7 @@ def family_of(fields: MetadataFields) -> DecoderFamily:
         UnsupportedError: Another one, or a model that reads more than text.
     """
     kind = fields.take("model_type")
-    if kind not in FAMILIES or any(key in fields for key in _MODALITIES[:1]):
+    if not isinstance(kind, str) or kind not in FAMILIES or any(key in fields for key in _MODALITIES[:1]):
         if beside := [key for key in _MODALITIES if key in fields]:
             raise UnsupportedError(
                 fields.file, f"a model of the family {kind!r} that reads more than text ({beside[0]})",
