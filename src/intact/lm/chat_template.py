@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from intact.errors import MissingExtraError, QuantValueError, UnsupportedError
+from intact.errors import MissingExtraError, QuantValueError
+from intact.processes import ScriptProcess
 
 REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
 """Names of the reasoning of an answer, in messages; the first one counts."""
@@ -23,7 +19,6 @@ REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
 _MOST = 2**20  # characters of a template, and of what it makes
 _SECONDS = 10.0  # templates of models take milliseconds
 _MARK = "INTACT_GOES_ON_FROM_HERE "  # behind a message that is continued; the blank shows what was trimmed
-_START = "import runpy, sys; sys.path[:] = {paths!r}; runpy.run_path({worker!r}, run_name='__main__')"
 
 
 def render_chat(
@@ -93,7 +88,9 @@ def _ask(template: str, request: dict[str, Any]) -> dict[str, Any]:
         line = json.dumps({"template": template, **request}).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise _template_error(str(error)) from error
-    reply = _WORKER.ask(line)
+    reply = _WORKER.ask(line, _SECONDS)
+    if reply is None:
+        reply = {"error": f"more than {_SECONDS:g} seconds, or too much memory"}
     if "error" in reply:
         raise _template_error(str(reply["error"]))
     return reply
@@ -149,72 +146,6 @@ def _continue_error(got: str) -> QuantValueError:
     )  # fmt: skip
 
 
-class _Worker:
-    """The process that renders. It starts with the first conversation, and again after it was killed."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def ask(self, line: bytes) -> dict[str, Any]:
-        """Return the answer to a line; one that takes too long costs the process its life."""
-        with self._lock:
-            process = self._running()
-            assert process.stdin is not None and process.stdout is not None
-            timer = threading.Timer(_SECONDS, process.kill)
-            timer.start()
-            try:
-                process.stdin.write(line + b"\n")
-                process.stdin.flush()
-                reply = process.stdout.readline()
-                record = json.loads(reply) if reply.endswith(b"\n") else None
-            except (OSError, ValueError):
-                record = None
-            finally:
-                timer.cancel()
-                timer.join()
-            if isinstance(record, dict):
-                return record
-            self._stop()
-        return {"error": f"more than {_SECONDS:g} seconds, or too much memory"}
-
-    def stop(self) -> None:
-        """End the process."""
-        with self._lock:
-            self._stop()
-
-    def forget(self) -> None:
-        """Leave the process to the parent: a fork may not share its pipes."""
-        self._lock, self._process = threading.Lock(), None
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self._stop()
-            if not sys.executable:
-                raise UnsupportedError(
-                    "chat template", "no Python executable to render in", "one", "set sys.executable"
-                )
-            worker = str(Path(__file__).with_name("chat_worker.py"))
-            code = _START.format(paths=[path for path in sys.path if path], worker=worker)
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-        return self._process
-
-    def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                try:
-                    if pipe is not None:
-                        pipe.close()
-                except OSError:  # what was to be flushed has no reader
-                    pass
-
-
 def _template_error(got: str) -> QuantValueError:
     return QuantValueError(
         "chat template", f"'{got[:200]}'", "messages that the model's template takes",
@@ -222,7 +153,5 @@ def _template_error(got: str) -> QuantValueError:
     )  # fmt: skip
 
 
-_WORKER = _Worker()
-atexit.register(_WORKER.stop)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_WORKER.forget)
+_WORKER = ScriptProcess(Path(__file__).with_name("chat_worker.py"), "chat template", "to render in")
+"""Renders templates."""

@@ -2,9 +2,10 @@
 
 from intact.processes.forks import Renewable, cached_property, never_free, renew_in_child
 from intact.processes.limited_worker import LimitedWorker
+from intact.processes.script_process import ScriptProcess
 from intact.processes.untrusted import reads_untrusted_files, try_file, try_in_worker, untrusted_files
 
 __all__ = [
-    "LimitedWorker", "Renewable", "cached_property", "never_free", "reads_untrusted_files", "renew_in_child",
-    "try_file", "try_in_worker", "untrusted_files",
+    "LimitedWorker", "Renewable", "ScriptProcess", "cached_property", "never_free", "reads_untrusted_files",
+    "renew_in_child", "try_file", "try_in_worker", "untrusted_files",
 ]  # fmt: skip
