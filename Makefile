@@ -12,6 +12,7 @@
 #   make fuzz-plans   plans in the C++ reader and binder under sanitizers, guided by coverage; wants Clang
 #   make fuzz-head    both and graphs of free sizes, with the numbers that this commit's name gives, as .ci/run does
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
+#   make pages        the pages and passages of docs/ that repeat what the code says
 #   make docs         the documentation site, in build/site; a warning stops it
 #   make fmt          format Python and C++, sort imports
 #   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
@@ -39,7 +40,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart lm-quickstart test test-lowest quick fuzz fuzz-loaders fuzz-plans fuzz-head check-native bench docs fmt dev clean
+.PHONY: quickstart lm-quickstart test test-lowest quick fuzz fuzz-loaders fuzz-plans fuzz-head check-native bench pages docs fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -107,6 +108,9 @@ bench: $(READY_TO_TEST)
 # The site's pages are read from src/; the command line's help comes from the package that runs.
 docs: $(VENV)/.ready-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
+
+pages: $(READY_TO_TEST)
+	$(BIN)/python docs/site/written_pages.py
 
 fmt: $(READY_TO_TEST)
 	$(BIN)/ruff check --fix .

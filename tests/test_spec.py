@@ -24,6 +24,7 @@ def test_a_name_is_parsed_and_shown_again(name):
     assert hash(fmt) == hash(Format.parse(name))
 
 
+@pytest.mark.rule("N1")
 @pytest.mark.parametrize("bits", range(2, 17))
 def test_integer_ends(bits):
     signed, unsigned = Format.integer(bits), Format.integer(bits, signed=False)
@@ -31,6 +32,7 @@ def test_integer_ends(bits):
     assert (unsigned.qmin, unsigned.qmax) == (0, 2**bits - 1)
 
 
+@pytest.mark.rule("N1")
 @pytest.mark.parametrize("name", NAMES)
 def test_storage_holds_both_ends(name):
     fmt = Format.parse(name)
@@ -92,6 +94,7 @@ def test_equal_specs_stay_equal_after_use_and_copies():
     assert used.with_(format="uint4").format == UINT4
 
 
+@pytest.mark.rule("N1")
 def test_narrow_drops_a_code_of_signed_integers_alone():
     assert [QuantSpec(f, narrow=True).qmin for f in ("int4", "uint8", "fp8")] == [-7, 0, -448.0]
 

@@ -68,6 +68,8 @@ class Format:
         signed: Whether the grid has negative numbers.
         qmin, qmax: The ends of the grid. Integers for integer grids, floats for float grids.
         is_float: True for fp8 and fp4.
+
+    Rule N1.
     """
 
     name: str
@@ -155,6 +157,8 @@ class QuantSpec:
     Scales and zero points of a tensor of shape S have the *granule shape*: () per-tensor; the sizes
     of the kept axes, in ascending order of axis, per-channel; S with S[axis] replaced by
     ceil(S[axis] / block_size) per-block. `numerics.granule_shape` computes it.
+
+    Rule N1.
     """
 
     format: Format = INT8

@@ -131,6 +131,7 @@ def test_methods_name_the_tensor(x):
         calibration.amax(QuantSpec(symmetric=False))
 
 
+@pytest.mark.rule("N7")
 @pytest.mark.parametrize(
     ("rows", "axis", "message"),
     [

@@ -55,6 +55,7 @@ def test_a_larger_value_adds_neighbouring_bins_in_pairs():
     assert (histogram.counts == expected).all()
 
 
+@pytest.mark.rule("N10")
 @given(VALUES, st.randoms(use_true_random=False))
 def test_content_depends_only_on_the_multiset(values, random):
     whole = collect(values)
@@ -186,6 +187,7 @@ def test_readers_cannot_change_the_counts():
     assert histogram == collect(np.float32([1.0]))
 
 
+@pytest.mark.rule("N16")
 @pytest.mark.parametrize("kind", [Histogram, Range], ids=lambda k: k.__name__)
 @pytest.mark.parametrize("axis", [None, 1], ids=["per-tensor", "per-channel"])
 def test_values_that_are_not_finite_are_refused_and_nothing_is_counted(kind, axis):

@@ -26,6 +26,7 @@ def minmax_scale(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return nx.affine_from_range(*nx.minmax(data), QuantSpec(symmetric=False))
 
 
+@pytest.mark.rule("N36")
 def test_general_procedure_without_a_zero_point(data):
     """The width's scale with zero point 0: the largest value leaves the grid and is clipped."""
     scale, _ = minmax_scale(data)
@@ -40,6 +41,7 @@ def test_general_procedure_without_a_zero_point(data):
     assert (nx.fake_quantize(data, scale, 0, QuantSpec()) == back).all()
 
 
+@pytest.mark.rule("N36")
 def test_symmetric(data):
     spec = QuantSpec(narrow=True)
     scale = nx.scale_from_amax(nx.absmax(data), spec)
@@ -51,6 +53,7 @@ def test_symmetric(data):
     assert np.array_str(back - data) == "[-0.00101219  0.         -0.00448084]"
 
 
+@pytest.mark.rule("N6", "N36")
 def test_asymmetric(data):
     spec = QuantSpec(symmetric=False)
     scale, zero_point = minmax_scale(data)

@@ -14,6 +14,7 @@ from intact.spec import QuantSpec
 DATA = np.arange(60, dtype=np.float32).reshape(1, 3, 4, 5)
 
 
+@pytest.mark.rule("N35")
 def test_cookbook_first_listing_needs_the_reciprocal(listing_values):
     scale, spec = np.array([60 / 127], np.float32), QuantSpec(axis=0)
     q = nx.quantize_reciprocal(DATA, scale, 0, spec)
@@ -24,11 +25,13 @@ def test_cookbook_first_listing_needs_the_reciprocal(listing_values):
     assert DATA[differs].tolist() == [30.0]
 
 
+@pytest.mark.rule("N35")
 def test_cookbook_second_listing_per_axis(listing_values):
     scale = np.array([60 / 127, 120 / 127, 240 / 127], np.float32)
     assert (nx.quantize_reciprocal(DATA, scale, 0, QuantSpec(axis=1)) == listing_values("per_axis")).all()
 
 
+@pytest.mark.rule("N35")
 @pytest.mark.parametrize("form", [nx.quantize_reciprocal, nx.quantize], ids=lambda f: f.__name__)
 def test_cookbook_third_listing_prints_codes_without_the_zero_points(form, listing_values):
     """The page sets zero points -60, -96 and -106, but prints round(x / scale), as it is here with 0."""
@@ -39,6 +42,7 @@ def test_cookbook_third_listing_prints_codes_without_the_zero_points(form, listi
     assert (shifted == listing_values("zero_points") + np.reshape([-60, -96, -106], (3, 1, 1))).all()
 
 
+@pytest.mark.rule("N35")
 @pytest.mark.parametrize("axis", [None, 3], ids=["per-tensor", "axis3"])
 def test_operator_page_first_example(axis):
     """Inputs are printed with two digits, hence 0.01; a one-element scale is per-tensor on any axis."""
@@ -51,6 +55,7 @@ def test_operator_page_first_example(axis):
     np.testing.assert_allclose(nx.dequantize(q, scale, 0, spec)[0], want, rtol=0, atol=0.01)
 
 
+@pytest.mark.rule("N35")
 def test_operator_page_block_quantization():
     weights = np.array(
         [

@@ -90,6 +90,7 @@ def check(plan: Plan, groups: int, threads: int = 2) -> None:
     np.testing.assert_array_equal(Engine(joined, threads=threads).run(feeds)["y"], want)
 
 
+@pytest.mark.rule("N75")
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("x_block", [0, 32])
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Random Q/DQ graphs: the engine gives the reference's bits in every tensor; passes keep the meaning."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.conftest import Lowered, Qdq
@@ -169,6 +170,7 @@ def test_tokens(steps, grids):
     assert "onnx" not in lowered.kinds
 
 
+@pytest.mark.rule("N43")
 @given(st.lists(IMAGE_STEPS, min_size=1, max_size=6), st.lists(GRIDS, min_size=7, max_size=7))
 @settings(max_examples=25)
 def test_every_pass_keeps_the_meaning(steps, grids):

@@ -34,6 +34,7 @@ def codes_of(scale: float, zero_point: int = 0) -> np.ndarray:
     return ((np.arange(-128, 128) - zero_point) * np.float32(scale)).astype(np.float32)
 
 
+@pytest.mark.rule("N22", "N26")
 @pytest.mark.parametrize("short", [True, False], ids=["short scales", "any scales"])
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
 def test_every_pair_of_codes(qdq, rng, op, short):
@@ -47,6 +48,7 @@ def test_every_pair_of_codes(qdq, rng, op, short):
         np.testing.assert_array_equal(*answers(model, {"a": left, "b": right}), f"{s_a} {s_b} {s_y}")
 
 
+@pytest.mark.rule("N27")
 @pytest.mark.parametrize("size", [2, 3, 7])
 def test_average_pools(qdq, rng, size):
     """Every sum at least once: at short scales float32 holds all of them, in any order."""
@@ -60,6 +62,7 @@ def test_average_pools(qdq, rng, size):
         np.testing.assert_array_equal(*answers(model, {"x": codes.astype(np.float32) * np.float32(s_x)}))
 
 
+@pytest.mark.rule("N28")
 @pytest.mark.parametrize("short", [True, False], ids=["short scales", "any scales"])
 def test_concat_rescales_every_code(qdq, rng, short):
     for _ in range(25):

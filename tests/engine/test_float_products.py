@@ -19,6 +19,7 @@ def inner(lowered: Any) -> list[str]:
     return [kind for kind in lowered.kinds if kind not in ("reshape", "transpose")]
 
 
+@pytest.mark.rule("N51")
 @pytest.mark.parametrize("sizes", [[3, 7], [2, 5, 7], [2, 1, 3, 7], ["n", 7]], ids=str)
 def test_matmul_with_a_weight_takes_the_bias_in(qdq, lower_graph, sizes):
     g = qdq()
@@ -76,6 +77,7 @@ def test_gemm(qdq, lower_graph, trans, right, added):
     assert set(inner(lowered)) <= {"float_linear", "float_matmul", "binary"}
 
 
+@pytest.mark.rule("N51")
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("attributes", [
     {"pads": [1, 2, 0, 1], "strides": [2, 1]}, {"dilations": [1, 2]},

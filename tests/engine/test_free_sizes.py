@@ -54,6 +54,7 @@ def images(*shapes: tuple[int, ...]) -> list[Feeds]:
     return [{"x": reals(*shape)} for shape in shapes]
 
 
+@pytest.mark.rule("N57")
 @pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("scales", [(1, 1, 2, 2), (1, 1, 0.5, 3)])
@@ -94,6 +95,7 @@ def test_resize_of_a_constant(mode: str) -> None:
     check(source, [{"x": reals(*shape)} for shape in ((1, 4, 5, 5), (2, 4, 7, 3), (1, 4, 10, 12))], 1e-4)
 
 
+@pytest.mark.rule("N57")
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_nearest_rounds_as_onnx_runtime(rounding: str) -> None:
     source = model(

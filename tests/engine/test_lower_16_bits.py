@@ -19,6 +19,7 @@ from intact.spec import Format, QuantSpec
 GRIDS = [(0.0003, 0, "int16"), (0.0002, -12345, "int16"), (0.0002, 40000, "uint16"), (0.0001, 0, "uint16")]
 
 
+@pytest.mark.rule("N56")
 @pytest.mark.parametrize("grid", GRIDS)
 def test_a_pair_is_one_step_and_equals_onnx_runtime(qdq, lower_graph, grid):
     g = qdq()
@@ -35,6 +36,7 @@ def test_a_pair_is_one_step_and_equals_onnx_runtime(qdq, lower_graph, grid):
     )
 
 
+@pytest.mark.rule("N56")
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
 def test_layers_between_pairs_of_4_bits_are_int8(qdq, lower_graph, dtype):
     """A Relu in front is one of the ends: the layer writes no other codes."""
@@ -65,6 +67,7 @@ def test_an_image_that_lies_in_another_order(qdq, lower_graph, channels):
     assert lowered.kinds == ["fake_quantize", "float_conv", "function"]
 
 
+@pytest.mark.rule("N62")
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("channels", [1, 3, 16])
 def test_a_convolution_multiplies_codes_of_16_bits(qdq, lower_graph, channels, grid):
@@ -145,6 +148,7 @@ def test_a_convolution_over_sequences(qdq, lower_graph):
     assert lowered.kinds == ["split_quantize", "reshape", "reshape", "conv", "reshape"]
 
 
+@pytest.mark.rule("N62")
 @pytest.mark.parametrize(("size", "shift"), [(255, 0), (257, 1), (2000, 3), (32000, 7), (33000, None)])
 def test_sums_that_could_leave_int32_are_rounded_or_stay_in_float_and_say_so(qdq, lower_graph, size, shift):
     """Weights of -128 and codes of 65535: 255 of them fit."""
@@ -215,6 +219,7 @@ def test_layers_behind_it_multiply_its_codes_and_say_so(qdq, lower_graph):
     assert [layer.precision for layer in lowered.plan.layers] == ["int8", "int8", "float", "float"]
 
 
+@pytest.mark.rule("N56")
 def test_borders_between_8_and_16_bits(qdq, lower_graph):
     """16 bits to codes of 8 and back are one step each, whose floats nobody stores."""
     g = qdq()
@@ -234,6 +239,7 @@ def test_a_residual_of_16_bits_meets_a_layer_of_8(qdq, lower_graph):
     assert "onnx" not in lowered.kinds and "conv" in lowered.kinds
 
 
+@pytest.mark.rule("N56")
 def test_doubles_are_shared_and_repeats_vanish(qdq, lower_graph):
     g = qdq()
     x = g.node("Sigmoid", g.input("x", ["n", 4, 6]))
@@ -247,6 +253,7 @@ def test_doubles_are_shared_and_repeats_vanish(qdq, lower_graph):
     assert sum("lie on its grid already" in note for note in lowered.plan.notes) == 2
 
 
+@pytest.mark.rule("N56")
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize(
     "bounds", [(0.0, 6.0), (-0.51234, 0.7), (None, 3.0), (-2.0, None), (2.0, 2.5), (3.0, 1.0)]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 
+@pytest.mark.rule("N47")
 @pytest.mark.parametrize("source", ["codes", "float_steps"])
 @pytest.mark.parametrize("behind", ["Relu", "LeakyRelu"])
 def test_a_batchnorm_that_no_layer_takes_in(qdq, lower_graph, source, behind):

@@ -318,6 +318,7 @@ def own_model(x_block: int, bias: bool = False, **changes: Any) -> onnx.ModelPro
     )
 
 
+@pytest.mark.rule("N69")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("x_block", [0, 8, 24, 72])
 @pytest.mark.parametrize("levels", [(), ("ss",), ("ss", "sm")], ids=str)

@@ -72,6 +72,7 @@ CASES = {
 }
 
 
+@pytest.mark.rule("N72")
 @pytest.mark.parametrize("name", CASES)
 def test_engine_equals_reference_and_onnx_runtime(name):
     settings, tokens, lengths, room = CASES[name]

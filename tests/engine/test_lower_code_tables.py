@@ -78,6 +78,7 @@ def codes_of(plan: Plan) -> tuple[int, NDArray[np.uint8]]:
     return step.bits, plan.constants[step.weight]
 
 
+@pytest.mark.rule("N70")
 @pytest.mark.parametrize("quant_type", [0, 1])
 @pytest.mark.parametrize("block", [16, 32])
 def test_matmul_bnb4_has_the_floats_of_onnx_runtime(block: int, quant_type: int) -> None:

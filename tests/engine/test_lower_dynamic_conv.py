@@ -79,6 +79,7 @@ def check(model: onnx.ModelProto, *shapes: tuple[int, ...]) -> Plan:
     return plan
 
 
+@pytest.mark.rule("N73")
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("attributes", [
     {}, {"pads": [1, 1, 1, 1]}, {"pads": [0, 2, 1, 3], "strides": [2, 1]},
@@ -113,6 +114,7 @@ def test_sequences(attributes: dict[str, Any]) -> None:
     assert kinds == ["dynamic_quantize", "reshape", "dynamic_conv", "reshape"]
 
 
+@pytest.mark.rule("N73")
 @pytest.mark.parametrize("kernel", MULTIPLY)
 @pytest.mark.parametrize("options", [
     {}, {"group": 3, "outputs": 9}, {"dtype": "int8", "kernel": (1, 1)},

@@ -100,6 +100,7 @@ def check(model: onnx.ModelProto, tolerance: float = 2e-6) -> Plan:
     return plan
 
 
+@pytest.mark.rule("N74")
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("options", [
     {}, {"per_channel": True}, {"dtype": "uint8", "zero": 131}, {"zero": -5, "bias": False},

@@ -219,6 +219,7 @@ def test_files_cannot_move_numbers_into_another_type(step):
         check_limits(Plan((step,), tensors, {}, ("a", "y0"), ("y",)), {})
 
 
+@pytest.mark.rule("N53")
 @pytest.mark.parametrize("axis", [-1, 1])
 def test_floats_of_64_bits(qdq, lower_graph, axis):
     """As a network is written that finds pitches: a mean of logarithms, weighted by a Softmax."""

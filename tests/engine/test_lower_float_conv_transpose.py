@@ -20,6 +20,7 @@ LAID = {
 }
 
 
+@pytest.mark.rule("N51")
 @pytest.mark.parametrize("window", LAID)
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("bias", [True, False])
@@ -52,6 +53,7 @@ VOLUMES = {
 }
 
 
+@pytest.mark.rule("N51")
 @pytest.mark.parametrize("name", VOLUMES)
 @pytest.mark.parametrize("count", [2, "n"])
 def test_over_volumes(qdq, lower_graph, name, count):

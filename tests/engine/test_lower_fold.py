@@ -6,6 +6,7 @@ from tests.engine.conftest import add_inputs, exactly, few
 from intact.engine.lower import lower
 
 
+@pytest.mark.rule("N60")
 @pytest.mark.parametrize("op_type", ["ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd"])
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 @pytest.mark.parametrize("axes", [None, (1,), (-1, 0), (2, 1, 0)], ids=str)

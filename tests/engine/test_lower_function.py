@@ -32,6 +32,7 @@ def within(op_type, x):
     return 1 + np.abs(x) if op_type == "Acosh" else x
 
 
+@pytest.mark.rule("N55")
 @pytest.mark.parametrize("case", list(CASES))
 def test_in_floats(qdq, lower_graph, case):
     g = qdq(22)

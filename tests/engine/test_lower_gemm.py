@@ -26,6 +26,7 @@ def test_conv_with_bias_becomes_one_step(qdq, lower_graph, group, zero, dtype):
     assert lowered.step("conv").strides == (2, 1) and lowered.step("conv").groups == group
 
 
+@pytest.mark.rule("N44")
 def test_conv_batchnorm_residual_and_relu_are_one_step_with_bounds(qdq, lower_graph):
     g = qdq()
     x = g.pair(g.input("x", [1, 4, 6, 6]))
@@ -75,6 +76,7 @@ def test_padding_in_front_of_a_convolution_becomes_its_own(qdq, lower_graph):
     assert lowered.step("conv").pads == (1, 2, 0, 3)
 
 
+@pytest.mark.rule("N46")
 @pytest.mark.parametrize("group", [1, 2], ids=lambda g: f"groups{g}")
 def test_conv_transpose(qdq, lower_graph, group):
     g = qdq()
@@ -145,6 +147,7 @@ def test_matmul_bias_and_gelu_are_one_step(qdq, lower_graph):
     assert lowered.step("linear").epilogue.activation == "gelu"
 
 
+@pytest.mark.rule("N48")
 @pytest.mark.parametrize("op_type", ["LeakyRelu", "PRelu", "PRelu of one"])
 @pytest.mark.parametrize("group", [1, 2, 4], ids=["dense", "groups", "depthwise"])
 @pytest.mark.parametrize("residual", [True, False], ids=["residual", "plain"])
@@ -182,6 +185,7 @@ def test_slopes_along_another_axis_are_no_part_of_the_layer(qdq, lower_graph):
     assert lower_graph(g, last(g, y)).agree().kinds == ["quantize", "conv", "binary"]
 
 
+@pytest.mark.rule("N44")
 @pytest.mark.parametrize("shape", [(6,), (1, 1, 6), (1,)], ids=str)
 def test_factors_behind_an_activation_are_part_of_the_layer(qdq, lower_graph, shape):
     g = qdq()
@@ -213,6 +217,7 @@ def test_factors_behind_codes_multiply_what_was_rounded(qdq, lower_graph):
     np.testing.assert_allclose(lowered.values[y], lowered.expected[y], rtol=1e-6)
 
 
+@pytest.mark.rule("N44")
 @pytest.mark.parametrize("op_type", ["Relu", "HardSwish", "Sigmoid"])
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1, 1), (4, 1, 1)], ids=str)
 @pytest.mark.parametrize("group", [1, 2, 4], ids=["dense", "groups", "depthwise"])
@@ -253,6 +258,7 @@ def test_factors_that_are_no_part_of_the_layer(qdq, lower_graph, why):
     assert lower_graph(g, *outputs).agree().kinds == ["quantize", "conv", "binary"]
 
 
+@pytest.mark.rule("N44")
 def test_attention_takes_its_scale_into_the_multiplier(qdq, lower_graph):
     g = qdq()
     a, b = (g.pair(g.input(n, ["batch", 2, "seq", 8])) for n in "ab")

@@ -5,6 +5,7 @@ import pytest
 from tests.engine.conftest import add_inputs, reason_of_fallback
 
 
+@pytest.mark.rule("N59")
 @pytest.mark.parametrize("align", [0, 1])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest"])

@@ -10,6 +10,7 @@ from intact.engine.lower import lower
 from intact.graph import Session
 
 
+@pytest.mark.rule("N55")
 @pytest.mark.parametrize("codes", [False, True])
 @pytest.mark.parametrize("plane", [(6,), (6, 5), ("h", 5), (2, 3, 4)], ids=str)
 @pytest.mark.parametrize("affine", ["both", "scale", "bias", "neither"])

@@ -41,6 +41,7 @@ def test_a_norm_of_a_sum_of_constants_is_one(qdq, lower_graph):
     assert lower_graph(g, g.node("Mul", g.input("x", [2, 5, 16]), start)).agree(1e-5).kinds == ["binary"]
 
 
+@pytest.mark.rule("N41")
 @pytest.mark.parametrize("axis", [0, 1, 2, -3])
 @pytest.mark.parametrize("weights", ["whole", "of the last axis", "none but a scale"])
 @pytest.mark.parametrize("where", ["floats", "codes", "behind an Add"])

@@ -1,8 +1,10 @@
 """Slopes below zero."""
 
 import numpy as np
+import pytest
 
 
+@pytest.mark.rule("N48")
 def test_slopes_below_zero(qdq, lower_graph):
     g = qdq()
     x = g.input("x", [2, 4, 5])

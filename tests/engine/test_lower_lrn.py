@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 
+@pytest.mark.rule("N55")
 @pytest.mark.parametrize("codes", [False, True])
 @pytest.mark.parametrize("size", [1, 5, 21])
 def test_norms_of_neighbouring_channels(qdq, lower_graph, size, codes):

@@ -9,6 +9,7 @@ from intact.engine.lower import lower
 POWERS = [1, 2, 3, 4, 5, 7, 12, -1, -2, -3, 0.5, 1.5, 1 / 3, -0.75, 2.2]
 
 
+@pytest.mark.rule("N55")
 @pytest.mark.parametrize("power", POWERS)
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_powers(qdq, lower_graph, power, dtype):

@@ -17,6 +17,7 @@ MOVES = {
 }
 
 
+@pytest.mark.rule("N43")
 @pytest.mark.parametrize("name", MOVES)
 @pytest.mark.parametrize("where", ["below DQ", "above Q", "real"])
 def test_what_moves_data_moves_codes(qdq, lower_graph, name, where):
@@ -49,6 +50,7 @@ def test_layers_write_the_grid_of_the_concat_behind_them(qdq, lower_graph):
     assert lowered.kinds == ["quantize", "conv", "conv", "concat"]
 
 
+@pytest.mark.rule("N43")
 def test_pairs_that_meet_vanish_or_rescale(qdq, lower_graph):
     g = qdq()
     same = g.pair(g.pair(g.input("x", [3, 4]), 0.05), 0.05)

@@ -76,6 +76,7 @@ def _outputs(engine: Any, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
     return [outputs] if isinstance(outputs, np.ndarray) else list(outputs)
 
 
+@pytest.mark.rule("N52")
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_quantized_layers_equal_the_reference_and_follow_onnx_runtime(qdq, cell, direction):
@@ -93,6 +94,7 @@ def test_layers_in_float(qdq, cell):
     _agree(model)
 
 
+@pytest.mark.rule("N62")
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("kind", ["int16", "uint16"])
 def test_inputs_of_16_bits_are_multiplied_in_integers(qdq, cell, kind):

@@ -8,6 +8,7 @@ from intact.engine.lower import lower
 from intact.graph import Session
 
 
+@pytest.mark.rule("N55")
 @pytest.mark.parametrize("codes", [False, True])
 @pytest.mark.parametrize("keepdims", [0, 1])
 @pytest.mark.parametrize("axes", [[1], [-1, 1], []], ids=str)

@@ -13,6 +13,7 @@ from intact.graph import Session
 COORDINATES = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric", "align_corners"]
 
 
+@pytest.mark.rule("N57")
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("coordinates", COORDINATES)
 @pytest.mark.parametrize("sizes", [(12, 10), (11, 3), (1, 5), (6, 9)], ids=str)
@@ -25,6 +26,7 @@ def test_values_between_elements(qdq, lower_graph, mode, coordinates, sizes):
     assert lowered.kinds == ["interpolate"] * ((sizes[0] != 6) + (sizes[1] != 5))
 
 
+@pytest.mark.rule("N57")
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("coordinates", COORDINATES)
 @pytest.mark.parametrize("exclude", [0, 1])

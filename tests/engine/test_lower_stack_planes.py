@@ -29,6 +29,7 @@ def conv(g, x, channels, outputs, kernel=(3, 3, 3), **attributes):
     return g.node("Conv", x, w, g.floats(outputs), **attributes)
 
 
+@pytest.mark.rule("N61")
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize("group", [1, 2, 4])
 def test_convolutions_of_volumes(qdq, lower_graph, name, group):
@@ -78,6 +79,7 @@ def test_any_number_of_threads(qdq, lower_graph, threads):
     np.testing.assert_array_equal(got, lowered.values[lowered.plan.outputs[0]], strict=True)
 
 
+@pytest.mark.rule("N61")
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize("group", [1, 2, 4])
 def test_convolutions_in_float(qdq, lower_graph, name, group):
@@ -151,6 +153,7 @@ POOLS = {
 }
 
 
+@pytest.mark.rule("N61")
 @pytest.mark.parametrize("name", POOLS)
 @pytest.mark.parametrize("codes", [True, False])
 def test_pools_of_volumes(qdq, lower_graph, name, codes):
@@ -195,6 +198,7 @@ def stacking(step, dtype="float32"):
     return Plan((step,), tensors, {}, ("x",), ("y",))
 
 
+@pytest.mark.rule("N61")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float32", "codes"])
 @pytest.mark.parametrize(

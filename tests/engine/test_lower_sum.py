@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.rule("N55")
 @pytest.mark.parametrize("op_type", ["Sum", "Mean"])
 @pytest.mark.parametrize("shapes", [[(3, 4)] * 2, [(3, 4)] * 3, [(4,), (3, 1), (3, 4), (1,)]], ids=str)
 @pytest.mark.parametrize("codes", [False, True])

@@ -12,6 +12,7 @@ CURVES = {
 }  # fmt: skip
 
 
+@pytest.mark.rule("N45")
 @pytest.mark.parametrize("name", CURVES)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_functions_between_codes_are_tables(qdq, lower_graph, name, dtype):

@@ -4,6 +4,7 @@ import pytest
 from tests.engine.conftest import add_inputs, exactly, few, reason_of_fallback
 
 
+@pytest.mark.rule("N58")
 @pytest.mark.parametrize("dtype", ["float32", "int64", "int32"])
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -195,6 +195,7 @@ STRANGE = {
 }
 
 
+@pytest.mark.rule("N55")
 @pytest.mark.parametrize("case", STRANGE.values(), ids=STRANGE.keys())
 def test_rows_of_nothing_are_zeros_and_rows_with_a_nan_stay_nan(case):
     """As the specification has it; older versions of ONNX's reference and of ONNX Runtime give more NaNs."""

@@ -178,6 +178,7 @@ def runtime_version() -> tuple[int, ...]:
     return tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 
 
+@pytest.mark.rule("N75")
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("block", [0, 16, 32])
 @pytest.mark.parametrize("bits", [2, 4, 8])
@@ -202,6 +203,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.rule("N75")
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_forms_agree_with_onnx_runtime(form: dict[str, Any]) -> None:
     mixture = Mixture(**form)

@@ -26,6 +26,7 @@ NODES: dict[str, tuple[dict[str, Any], list[np.ndarray], np.ndarray]] = {
 }  # fmt: skip
 
 
+@pytest.mark.rule("N66")
 @pytest.mark.parametrize("op_type", NODES)
 def test_constants_have_the_bits_of_steps(op_type: str) -> None:
     attributes, operands, want = NODES[op_type]

@@ -38,6 +38,7 @@ def pair(
     return onnx_model(nodes, [x], ys, constants, opset=21)
 
 
+@pytest.mark.rule("N56")
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
 @pytest.mark.parametrize(
     ("scale", "zero", "zero_input"), [(0.1, 0, True), (0.1, 0, False), (0.37, 3, True), (1e-30, 7, True)]

@@ -106,6 +106,7 @@ def _rounding(middle: list[onnx.NodeProto], last: str, kind: int = TensorProto.F
     return onnx_model(nodes, {"x": [2, 3]}, {"y": None})
 
 
+@pytest.mark.rule("N14")
 @pytest.mark.parametrize(
     ("middle", "last"),
     [([], "a"), ([helper.make_node("Transpose", ["a"], ["t"], perm=[1, 0])], "t"),

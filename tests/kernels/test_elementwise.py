@@ -69,6 +69,7 @@ def cases(draw):
     return rng, x, spec
 
 
+@pytest.mark.rule("N32")
 @settings(max_examples=80)
 @given(case=cases(), threads=st.integers(1, 4))
 def test_fake_quantize(fake_quantize_kernel, convert_kernel, force_kernels, assert_same_bits, case, threads):
@@ -79,6 +80,7 @@ def test_fake_quantize(fake_quantize_kernel, convert_kernel, force_kernels, asse
         assert_same_bits(kernels.fake_quantize(x, scale, zero_point, spec, threads=threads), want)
 
 
+@pytest.mark.rule("N32")
 @settings(max_examples=80)
 @given(case=cases(), grad_dtype=st.sampled_from(DTYPES))
 def test_fake_quantize_grad(
@@ -93,6 +95,7 @@ def test_fake_quantize_grad(
         assert_same_bits(kernels.fake_quantize_grad(grad, x, low, high, spec), want)
 
 
+@pytest.mark.rule("N32")
 @settings(max_examples=80)
 @given(case=cases(), grad_dtype=st.sampled_from(DTYPES), threads=st.integers(1, 4))
 def test_learned_range_grad(
@@ -124,6 +127,7 @@ def test_sums_of_a_learned_range_do_not_depend_on_threads():
         np.testing.assert_array_equal(single, want)
 
 
+@pytest.mark.rule("N16", "N32")
 @settings(max_examples=80)
 @given(case=cases())
 def test_quantize_and_back(quantize_kernel, convert_kernel, force_kernels, assert_same_bits, case):

@@ -237,6 +237,7 @@ def test_windows_whose_rows_end_within_a_tile(gemm_kernel, channels, kernel, gap
     assert_equal(conv_layer, gemm_kernel)
 
 
+@pytest.mark.rule("N62")
 @pytest.mark.parametrize("zero", [0, 32768, 65535, 12345])
 @pytest.mark.parametrize("weights", sorted(WEIGHTS))
 def test_codes_of_16_bits(gemm_kernel, weights, zero):
@@ -265,6 +266,7 @@ def test_matrices_of_16_bits_of_any_height(gemm_kernel, pixels):
         assert_equal(conv_layer, gemm_kernel)
 
 
+@pytest.mark.rule("N62")
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("zero", [0, 65535])
 def test_sums_of_16_bits_at_the_edge_of_int32(gemm_kernel, zero, sign):
@@ -296,6 +298,7 @@ def test_low_bytes_lie_as_the_high_ones(gemm_kernel):
             gemm.conv(x, y, packed, epilogue, low=low, kernel=gemm_kernel)
 
 
+@pytest.mark.rule("N62")
 @pytest.mark.parametrize("zero", [0, 32768, 65535])
 @pytest.mark.parametrize("shift", range(1, 8))
 def test_joined_sums_are_rounded(gemm_kernel, shift, zero):
@@ -307,6 +310,7 @@ def test_joined_sums_are_rounded(gemm_kernel, shift, zero):
         assert_equal(conv_layer, gemm_kernel)
 
 
+@pytest.mark.rule("N62")
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("size", [300, 5000, 33_000])
 def test_joined_sums_need_no_more_than_32_bits(gemm_kernel, size, sign):

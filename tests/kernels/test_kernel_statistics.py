@@ -35,6 +35,7 @@ def cases(draw):
     return x.transpose(order), tuple(axes)
 
 
+@pytest.mark.rule("N32")
 @settings(max_examples=80)
 @given(case=cases(), threads=st.integers(1, 4))
 def test_absmax_and_minmax(reduce_kernel, convert_kernel, force_kernels, case, threads):
@@ -83,6 +84,7 @@ def test_an_axis_out_of_range_is_refused():
         kernels.absmax(np.zeros((2, 3)), axis=2)
 
 
+@pytest.mark.rule("N32")
 @settings(max_examples=80)
 @given(
     seed=st.integers(0, 2**32 - 1),

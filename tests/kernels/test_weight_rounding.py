@@ -20,6 +20,7 @@ def positive(rng: np.random.Generator, groups: int, size: int) -> np.ndarray:
     return np.einsum("gri,grj->gij", x, x) + 0.1 * np.eye(size)
 
 
+@pytest.mark.rule("N63")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_moments(moments_kernel: str, shape: tuple[int, ...], force_kernels: Forced) -> None:
     rng = np.random.default_rng(sum(shape))
@@ -43,6 +44,7 @@ def test_moments_of_nothing_are_refused() -> None:
             kernels.moments(np.zeros(shape, np.float32), block)
 
 
+@pytest.mark.rule("N63")
 @pytest.mark.parametrize(("groups", "size"), [(1, 1), (3, 9), (2, 25), (1, 128)])
 def test_unit_factors(groups: int, size: int) -> None:
     matrices = positive(np.random.default_rng(size), groups, size)
@@ -56,6 +58,7 @@ def test_unit_factors(groups: int, size: int) -> None:
     np.testing.assert_allclose(np.einsum("gij,gj,gkj->gik", factors, diagonal, factors), matrices, rtol=1e-9)
 
 
+@pytest.mark.rule("N63")
 @pytest.mark.parametrize(("low", "high"), [(-128, 127), (-7, 7), (0, 15)])
 @pytest.mark.parametrize(("groups", "outputs", "size"), [(1, 1, 1), (3, 4, 9), (1, 6, 40)])
 def test_rounding_together(groups: int, outputs: int, size: int, low: int, high: int) -> None:
@@ -77,6 +80,7 @@ def test_ties_go_to_the_even_code() -> None:
     np.testing.assert_array_equal(got, [[[0, 2, 2, 0, -2]]])
 
 
+@pytest.mark.rule("N63")
 @pytest.mark.parametrize(("groups", "outputs", "size"), [(1, 1, 1), (3, 4, 9), (2, 6, 40)])
 def test_quadratic_forms(groups: int, outputs: int, size: int) -> None:
     rng = np.random.default_rng(size)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from intact import numerics as nx
 
 
+@pytest.mark.rule("N20")
 def test_accumulator_bound_is_reached_by_the_worst_input():
     w, bias = np.array([[127, -128, 3], [1, 1, -1]], np.int8), np.array([1000, -7], np.int32)
     bound = nx.accumulator_bound(w, (0, 255), 10, bias=bias)
@@ -19,6 +21,7 @@ def test_accumulator_bound_is_reached_by_the_worst_input():
     nx.prove_accumulator(2**31 - 1)
 
 
+@pytest.mark.rule("N20")
 def test_accumulator_bound_counts_weight_zero_points_of_convolutions():
     w = np.array([[[[10, 20]]], [[[30, 40]]]], np.uint8)
     assert nx.accumulator_bound(w, (-128, 127), 0, [15, 35]).tolist() == [1280, 1280]

@@ -45,19 +45,23 @@ def grids(draw, names=INTEGERS):
 
 
 class TestQuantize:
+    @pytest.mark.rule("N11")
     def test_ties_go_to_even(self):
         x = np.arange(-3.5, 4, 1.0)
         assert nx.quantize(x, 1.0, 0, S8).tolist() == [-4, -2, -2, 0, 0, 2, 2, 4]
 
+    @pytest.mark.rule("N11")
     def test_zero_point_is_added_after_rounding(self):
         """Before rounding, 0.5 + 1 would give 2 and 1.5 + 1 would give 2."""
         assert nx.quantize([0.5, 1.5, 2.5], 1.0, 1, A8).tolist() == [1, 3, 3]
 
+    @pytest.mark.rule("N11")
     def test_division_is_true_float32(self):
         """The product with the rounded reciprocal gives 63 where the quotient is a tie at 63.5."""
         assert nx.quantize(30.0, np.float32(60 / 127), 0, S8) == 64
         assert nx.quantize_reciprocal(30.0, np.float32(60 / 127), 0, S8) == 63
 
+    @pytest.mark.rule("N15")
     @pytest.mark.parametrize("name", FORMATS)
     def test_infinities_and_large_reals_saturate(self, name):
         spec = QuantSpec(name)
@@ -66,6 +70,7 @@ class TestQuantize:
         assert nx.quantize(x, 1e-3, 0, spec).tolist() == want
         assert nx.quantize_reciprocal(x, 1e-3, 0, spec).tolist() == want
 
+    @pytest.mark.rule("N15")
     @pytest.mark.parametrize("zero_point", [-128, -3, 0, 127])
     def test_infinities_saturate_around_any_zero_point(self, zero_point):
         assert nx.quantize([-INF, 0, INF], 1.0, zero_point, A8).tolist() == [-128, zero_point, 127]
@@ -74,10 +79,12 @@ class TestQuantize:
         assert nx.quantize([-200, 200], 1.0, 0, QuantSpec(narrow=True)).tolist() == [-127, 127]
         assert nx.quantize([-200, 300], 1.0, 0, U8).tolist() == [0, 255]
 
+    @pytest.mark.rule("N11")
     def test_denormals_are_not_flushed(self):
         tiny = np.float32(2.0**-149)
         assert nx.quantize([tiny, -3 * tiny], tiny, 0, S8).tolist() == [1, -3]
 
+    @pytest.mark.rule("N14")
     def test_float64_is_rounded_to_float32_first(self):
         above_tie = 0.5 + 2.0**-40  # exactly 0.5 in float32
         assert nx.quantize(np.float64(above_tie), 1.0, 0, S8) == 0
@@ -97,6 +104,7 @@ class TestQuantize:
         assert isinstance(q, np.ndarray)
         assert q.shape == nx.dequantize(q, 1.0, 0, QuantSpec(name)).shape == shape
 
+    @pytest.mark.rule("N35")
     @given(arrays, scales, grids())
     def test_reciprocal_form_differs_by_one_code_at_most(self, x, scale, grid):
         spec, z = grid
@@ -109,12 +117,14 @@ class TestQuantize:
         assert (np.diff(q) >= 0).all()
         assert ((q >= spec.qmin) & (q <= spec.qmax)).all()
 
+    @pytest.mark.rule("N12")
     @given(st.integers(-32768, 65535), scales, grids())
     def test_dequantized_code_quantizes_to_itself(self, code, scale, grid):
         spec, z = grid
         code = int(np.clip(code, spec.qmin, spec.qmax))
         assert nx.quantize(nx.dequantize(code, scale, z, spec), scale, z, spec) == code
 
+    @pytest.mark.rule("N12")
     @given(arrays, scales, grids())
     def test_error_is_half_a_step_inside_the_range(self, x, scale, grid):
         spec, z = grid
@@ -127,17 +137,20 @@ class TestQuantize:
 
 
 class TestFakeQuantize:
+    @pytest.mark.rule("N13")
     @given(arrays, scales, grids())
     def test_is_dequantize_of_quantize(self, x, scale, grid):
         spec, z = grid
         want = nx.dequantize(nx.quantize(x, scale, z, spec), scale, z, spec)
         assert (nx.fake_quantize(x, scale, z, spec) == want).all()
 
+    @pytest.mark.rule("N13")
     @given(arrays, scales, st.sampled_from(FORMATS))
     def test_idempotent(self, x, scale, name):
         once = nx.fake_quantize(x, scale, 0, QuantSpec(name))
         assert (nx.fake_quantize(once, scale, 0, QuantSpec(name)) == once).all()
 
+    @pytest.mark.rule("N16")
     @pytest.mark.parametrize("name", FORMATS)
     def test_nan_stays_nan_and_infinities_saturate(self, name):
         spec = QuantSpec(name)
@@ -145,6 +158,7 @@ class TestFakeQuantize:
         assert np.isnan(y[0])
         assert y[1:].tolist() == [2 * spec.qmax, 2 * spec.qmin, 0.0]
 
+    @pytest.mark.rule("N14")
     @pytest.mark.parametrize("dtype", nx.REAL_DTYPES)
     def test_computed_in_float32_and_rounded_once_to_the_input_dtype(self, dtype, rng):
         x = rng.standard_normal((4, 6)).astype(dtype)
@@ -157,6 +171,7 @@ class TestFakeQuantize:
     def test_float16_overflow_is_infinite(self):
         assert nx.fake_quantize(np.float16(65504), 1000.0, 0, S8) == np.inf
 
+    @pytest.mark.rule("N13")
     def test_negative_zero_and_small_negatives_become_zero(self):
         y = nx.fake_quantize(np.float32([-0.0, -0.1]), 1.0, 0, S8)
         assert np.signbit(y).tolist() == [False, False]
@@ -168,15 +183,18 @@ class TestFakeQuantize:
 
 
 class TestGradient:
+    @pytest.mark.rule("N16", "N18")
     def test_passes_where_the_range_holds_x_ends_included(self):
         x = np.float32([-2.1, -2, 0, 2, 2.1, np.nan, INF])
         got = nx.fake_quantize_grad(np.full(7, 3.0, np.float32), x, -2.0, 2.0, S8)
         assert got.tolist() == [0, 3, 3, 3, 0, 0, 0]
 
+    @pytest.mark.rule("N18")
     def test_unsigned_range_is_symmetric_too(self):
         """|x| <= amax, as the old library has it: a negative input of an unsigned quantizer still learns."""
         assert nx.fake_quantize_grad([1.0, 1.0], [-1.0, -3.0], -2.0, 2.0, U8).tolist() == [1, 0]
 
+    @pytest.mark.rule("N18")
     def test_asymmetric_range_is_what_the_grid_reaches(self):
         low, high = nx.representable_range(0.5, 100, QuantSpec("uint8", symmetric=False))
         assert (low, high) == (-50, 77.5)
@@ -196,6 +214,7 @@ class TestGradient:
 
 
 class TestStore:
+    @pytest.mark.rule("N3")
     @pytest.mark.parametrize("name", FORMATS)
     def test_both_ends_survive(self, name):
         spec = QuantSpec(name)
@@ -209,6 +228,7 @@ SCALE = "compute it with scale_from_amax, which maps a range of zero to scale 1"
 POINT = "compute it with affine_from_range, or use 0 for a symmetric grid"
 
 
+@pytest.mark.rule("N16")
 @pytest.mark.parametrize("function", [nx.quantize, nx.quantize_reciprocal], ids=lambda f: f.__name__)
 def test_nan_is_an_error(function):
     with pytest.raises(QuantValueError) as caught:
@@ -219,6 +239,7 @@ def test_nan_is_an_error(function):
     )
 
 
+@pytest.mark.rule("N17")
 @pytest.mark.parametrize(
     "function",
     [nx.quantize, nx.quantize_reciprocal, nx.dequantize, nx.fake_quantize],
@@ -255,6 +276,7 @@ def test_scale_and_zero_point_errors(function, scale, zero_point, message):
     assert str(caught.value) == message
 
 
+@pytest.mark.rule("N2")
 def test_float_grids_have_no_zero_point():
     with pytest.raises(QuantValueError) as caught:
         nx.quantize(1.0, 1.0, 1, QuantSpec("fp8"))

@@ -14,6 +14,7 @@ S8, U8 = QuantSpec(), QuantSpec("uint8", symmetric=False)
 BOUNDARY = 1e-3  # of a step: where the float evaluation of a layer may round to the other code
 
 
+@pytest.mark.rule("N33")
 @pytest.mark.parametrize("residual", [False, True], ids=["plain", "residual-relu"])
 def test_float_evaluation_differs_by_one_code_and_only_at_a_boundary(residual, rng):
     """A layer as module and file compute it, DQ -> float32 product -> Q, against the integer layer."""
@@ -52,6 +53,7 @@ def test_float_evaluation_differs_by_one_code_and_only_at_a_boundary(residual, r
 amaxes = st.floats(2.0**-10, 2.0**10, width=32)
 
 
+@pytest.mark.rule("N34")
 @given(amaxes, st.floats(-1.25, 1.25, width=32))
 def test_the_old_librarys_product_differs_only_next_to_a_tie(amax, part):
     """x * (127 / amax) and its way back, against division: one code next to a tie, else two ulp."""

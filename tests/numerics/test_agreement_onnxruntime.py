@@ -51,6 +51,7 @@ def run_qdq_conv(qx, qw, bias, x_affine, s_w, y_affine, relu, **attributes) -> t
     return y, real
 
 
+@pytest.mark.rule("N33")
 @pytest.mark.parametrize("relu", [False, True], ids=["plain", "relu"])
 @pytest.mark.parametrize("groups", [1, 4, 16], ids=["dense", "groups4", "depthwise"])
 def test_codes_differ_by_one_and_only_at_a_boundary(groups, relu, rng):

@@ -29,6 +29,7 @@ def differ(name: str, x: np.ndarray) -> np.ndarray:
     return np.abs(got - exact) / np.maximum(np.abs(exact), 1e-37)
 
 
+@pytest.mark.rule("N64")
 @pytest.mark.parametrize("name", WHERE)
 def test_odd_ones(name: str) -> None:
     x = np.concatenate(WHERE[name]).astype(np.float32)
@@ -38,12 +39,14 @@ def test_odd_ones(name: str) -> None:
     np.testing.assert_array_equal(y[0].view(np.int32) ^ np.int32(-(2**31)), y[1].view(np.int32))
 
 
+@pytest.mark.rule("N64")
 @pytest.mark.parametrize(("name", "low", "high"), [("cosh", -89, 89), ("acosh", 1, 30), ("acosh", 1, 3.4e38)])
 def test_the_others(name: str, low: float, high: float) -> None:
     x = np.linspace(low, high, 100_001).astype(np.float32)
     assert differ(name, x).max() <= 5e-7
 
 
+@pytest.mark.rule("N64")
 def test_acos_is_near_pi_exact_in_its_last_bits_and_relative_near_one() -> None:
     x = np.concatenate([UNIT, -UNIT, SMALL, -SMALL]).astype(np.float32)
     exact = np.arccos(x.astype(np.float64))
@@ -65,6 +68,7 @@ ENDS = {
 }
 
 
+@pytest.mark.rule("N64")
 @pytest.mark.parametrize("name", ENDS)
 def test_special_values(name: str) -> None:
     y = numerics.FUNCTIONS[name](np.array([-INF, INF, -1, 1, 0, NAN], np.float32))

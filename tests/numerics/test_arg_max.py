@@ -8,6 +8,7 @@ import pytest
 from intact.numerics.arg_max import ORDER_DTYPES, arg_max
 
 
+@pytest.mark.rule("N54")
 @pytest.mark.parametrize("dtype", ORDER_DTYPES)
 @pytest.mark.parametrize("smallest", [False, True])
 def test_of_equal_elements_the_first_or_the_last(dtype: str, smallest: bool) -> None:
@@ -18,6 +19,7 @@ def test_of_equal_elements_the_first_or_the_last(dtype: str, smallest: bool) -> 
         assert places.dtype == np.int64 and places.tolist() == [[ends[last]]]
 
 
+@pytest.mark.rule("N54")
 @pytest.mark.parametrize("smallest", [False, True])
 def test_what_is_no_number_is_beyond_all_numbers(smallest: bool) -> None:
     x = np.float32([1, np.nan, np.inf, np.nan, -np.inf])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from intact import numerics
 
 INF, NAN = math.inf, math.nan
 
 
+@pytest.mark.rule("N49")
 def test_extremes():
     a = np.array([1, 2, -0.0, 0.0, NAN, 1, NAN, INF, -INF], np.float32)
     b = np.array([2, 1, 0.0, -0.0, 1, NAN, NAN, 0, 0], np.float32)
@@ -20,6 +22,7 @@ def test_extremes():
         assert np.signbit(function(a, b)[2:4]).tolist() == [True, False]  # of equal numbers the first
 
 
+@pytest.mark.rule("N48")
 def test_slopes_below_zero():
     x = np.array([-INF, -3, -1e-45, -0.0, 0.0, 2, INF, NAN], np.float32)
     y = numerics.apply_slope(x, 0.1)

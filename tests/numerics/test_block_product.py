@@ -50,6 +50,7 @@ def by_fractions(x: nx.DynamicActivations, w: BlockWeights, step: int) -> np.nda
     return result
 
 
+@pytest.mark.rule("N69")
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("activations", ["tensor", "token", 8, 16, 32])
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_the_formula_in_rationals(rng, symmetric, activations, parts):
     np.testing.assert_array_equal(nx.block_product(x, w), by_fractions(x, w, step))
 
 
+@pytest.mark.rule("N69")
 @pytest.mark.parametrize("name", ["int2", "int3", "int8", "uint8", "fp4e2m1", "iq4"])
 def test_every_format_with_exact_sums(rng, name):
     w = plain(rng, name, k=24, n=2, block=8)
@@ -73,6 +75,7 @@ def test_every_format_with_exact_sums(rng, name):
     np.testing.assert_array_equal(nx.block_product(x, w), by_fractions(x, w, 8))
 
 
+@pytest.mark.rule("N69")
 def test_integer_sub_scales_are_part_of_one_integer_sum(rng):
     w = k_quant(rng, "uint4", k=512, n=3)
     data = rng.normal(size=(2, 512)).astype(np.float32)
@@ -92,12 +95,14 @@ def test_integer_sub_scales_are_part_of_one_integer_sum(rng):
     np.testing.assert_array_equal(nx.block_product(x, w), y)
 
 
+@pytest.mark.rule("N69")
 def test_sub_scales_under_narrow_activations_are_floats(rng):
     w = k_quant(rng, "uint3", k=256, n=2, block=16, minima=False, zero=True)
     x = nx.quantize_dynamic(rng.normal(size=(1, 256)), block_size=32)
     np.testing.assert_array_equal(nx.block_product(x, w), by_fractions(x, w, 16))
 
 
+@pytest.mark.rule("N69")
 def test_groups_are_summed_block_by_block(rng):
     w = plain(rng, "int4", k=64, block=16)
     order = rng.permutation(64)
@@ -179,6 +184,7 @@ def run_nbits(x: np.ndarray, w: BlockWeights, level: int, bias: np.ndarray | Non
     return session.run(None, {"x": x})[0]
 
 
+@pytest.mark.rule("N70")
 @pytest.mark.parametrize("level", [0, 4])
 @pytest.mark.parametrize("zero", [None, "codes", "floats"])
 @pytest.mark.parametrize(("bits", "block"), [(4, 16), (4, 32), (4, 128), (8, 32), (8, 64)])

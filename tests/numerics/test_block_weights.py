@@ -45,6 +45,7 @@ def by_fractions(w: BlockWeights) -> np.ndarray:
     return result
 
 
+@pytest.mark.rule("N67")
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("zero", [None, "codes", "floats"])
 @pytest.mark.parametrize("minima", [None, "float16"])
@@ -53,6 +54,7 @@ def test_the_formula_in_rationals(rng, scale, zero, minima):
     np.testing.assert_array_equal(nx.dequantize_blocks(w), by_fractions(w))
 
 
+@pytest.mark.rule("N69")
 @pytest.mark.parametrize("minima", [False, True])
 @pytest.mark.parametrize("largest", [63, 127, 128, 255])
 def test_levels_are_split_and_joined(rng, minima, largest):
@@ -79,12 +81,14 @@ def test_one_number_for_all_is_a_super_block_of_each_row(rng):
     assert arrays["scales"].shape == (2, 1) and arrays["sub_scales"].shape == w.scales.shape
 
 
+@pytest.mark.rule("N67")
 @pytest.mark.parametrize("minima", [False, True])
 def test_sub_scales_under_super_scales_in_rationals(rng, minima):
     w = k_quant(rng, "uint6", k=256, n=2, block=16, minima=minima, zero=not minima)
     np.testing.assert_array_equal(nx.dequantize_blocks(w), by_fractions(w))
 
 
+@pytest.mark.rule("N67")
 def test_one_super_scale_for_all_blocks(rng):
     codes, scales = codes_of(rng, "fp4e2m1", (3, 32)), scales_of(rng, "e4m3", (3, 2))
     w = BlockWeights(codes, "fp4e2m1", scales, 16, super_scales=np.array(0.37, np.float32))
@@ -100,6 +104,7 @@ def test_scales_are_divided_where_the_format_says_so(rng):
     np.testing.assert_array_equal(nx.block_scales(w), np.float32(expected))
 
 
+@pytest.mark.rule("N67")
 def test_groups_name_the_block_of_each_element(rng):
     w = plain(rng, k=64, block=16, zero="codes")
     order = rng.permutation(64)
@@ -143,6 +148,7 @@ def test_a_negative_scale_turns_the_block_around(rng):
     np.testing.assert_array_equal(nx.dequantize_blocks(turned), -nx.dequantize_blocks(w))
 
 
+@pytest.mark.rule("N67")
 @pytest.mark.parametrize("name", ["int4", "uint4", "int8", "uint8"])
 @pytest.mark.parametrize("zero", [None, "codes"])
 def test_equals_the_blocked_dequantize_linear_of_onnx_runtime(rng, name, zero):

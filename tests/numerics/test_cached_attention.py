@@ -15,6 +15,7 @@ def reals(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
+@pytest.mark.rule("N71")
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_pairs_rotate_by_single_operations(interleaved):
     x, cos, sin = reals(1, 2, 1, 6), reals(5, 2, seed=1), reals(5, 2, seed=2)
@@ -29,6 +30,7 @@ def test_pairs_rotate_by_single_operations(interleaved):
     assert (y[..., 4:] == x[..., 4:]).all()
 
 
+@pytest.mark.rule("N71")
 def test_positions_count_on_from_what_was_there():
     assert numerics.tokens_before([4, 9, 0, -3], 2).tolist() == [3, 8, 0, 0]
     with pytest.raises(QuantValueError, match="positions"):
@@ -37,6 +39,7 @@ def test_positions_count_on_from_what_was_there():
         numerics.rotary_embedding(reals(1, 1, 1, 3), reals(5, 2), reals(5, 2), [[0]])
 
 
+@pytest.mark.rule("N72")
 def test_a_cache_keeps_what_was_there():
     past, new = reals(2, 1, 3, 4), reals(2, 2, 1, 4, seed=1)
     cache = numerics.write_cache(past, new, np.array([1, 3]), 6)
@@ -50,6 +53,7 @@ def test_a_cache_keeps_what_was_there():
         numerics.write_cache(past, new, np.array([1, 5]), 6)
 
 
+@pytest.mark.rule("N72")
 def test_a_narrow_cache_rounds_each_head_by_itself():
     past, new = reals(1, 1, 3, 4), reals(1, 1, 2, 4, seed=1)
     new[0, 0, 1] *= 1000
@@ -70,6 +74,7 @@ def test_a_narrow_cache_rounds_each_head_by_itself():
         assert meaning.tolist() == (row[:4].astype(F32) * scale).tolist()
 
 
+@pytest.mark.rule("N72")
 @pytest.mark.parametrize(("window", "cap"), [(0, 0.0), (2, 0.0), (0, 1.5)])
 def test_tokens_attend_to_what_they_reach(window, cap):
     q, keys, values = reals(1, 3, 4, 2), reals(1, 2, 9, 2, seed=1), reals(1, 2, 9, 3, seed=2)
@@ -96,6 +101,7 @@ def sum_of(a: np.ndarray, b: np.ndarray) -> np.float32:
     return F32(total)
 
 
+@pytest.mark.rule("N72")
 def test_chunks_change_no_bit():
     q, k, v = reals(1, 7, 2, 4), reals(1, 7, 1, 4, seed=1), reals(1, 7, 1, 4, seed=2)
     start = np.array([0])

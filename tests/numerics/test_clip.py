@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from intact import numerics
 
 INF, NAN = math.inf, math.nan
 
 
+@pytest.mark.rule("N49")
 def test_clip():
     x = np.array([-INF, -2, -0.0, 0.5, 2, INF, NAN], np.float32)
     np.testing.assert_array_equal(numerics.clip(x, -1, 1), np.clip(x, -1, 1))

@@ -28,6 +28,7 @@ def blocks_of(rng, name, values=None, zero=None):
     return BlockWeights(codes, name, scales, 16, points)
 
 
+@pytest.mark.rule("N67")
 @pytest.mark.parametrize("name", ["nf4", "iq4", "fp4e2m1"])
 def test_formats_of_indices_keep_every_bit(rng, name):
     weights = blocks_of(rng, name)

@@ -32,6 +32,7 @@ def loop_conv(x, w, z_x, z_w, bias, stride, padding, dilation, groups):
     return out
 
 
+@pytest.mark.rule("N19", "N30", "N32")
 @pytest.mark.parametrize(
     ("sizes", "kernel", "groups", "options"),
     [
@@ -70,6 +71,7 @@ def test_conv_shorthands_and_empty_batch(rng):
     assert nx.conv(x[:0], w, 4, stride=2, padding=1).shape == (0, 3, 3, 3)
 
 
+@pytest.mark.rule("N19")
 def test_padding_reads_real_zero():
     """An input that is real 0 everywhere sums to 0 everywhere, borders included."""
     acc = nx.conv(np.full((1, 1, 3, 3), 128, np.uint8), np.full((1, 1, 3, 3), 5, np.int8), 128, padding=1)

@@ -8,6 +8,7 @@ import pytest
 from intact.numerics.cum_sum import CUM_SUM_DTYPES, cum_sum
 
 
+@pytest.mark.rule("N54")
 @pytest.mark.parametrize("dtype", CUM_SUM_DTYPES)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("exclusive", [False, True])
@@ -22,9 +23,11 @@ def test_running_sums_are_one_addition_after_the_other(dtype: str, exclusive: bo
     assert got.dtype == x.dtype and got.tolist() == (want[::-1] if reverse else want)
 
 
+@pytest.mark.rule("N54")
 def test_running_sums_of_integers_wrap_around() -> None:
     assert cum_sum(np.array([2**31 - 1, 1], np.int32), 0).tolist() == [2**31 - 1, -(2**31)]
 
 
+@pytest.mark.rule("N54")
 def test_sums_begin_with_the_first_element_itself() -> None:
     assert np.signbit(cum_sum(np.float32([-0.0, -0.0]), 0)).all()

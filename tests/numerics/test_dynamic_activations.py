@@ -21,6 +21,7 @@ def dynamic_quantize_linear(x: np.ndarray) -> list[np.ndarray]:
     return session.run(None, {"x": x})
 
 
+@pytest.mark.rule("N68")
 @pytest.mark.parametrize("shift", [-3.0, -0.4, 0.0, 0.7, 5.0])
 def test_uint8_per_tensor_is_dynamic_quantize_linear(rng, shift):
     for seed in range(20):
@@ -38,6 +39,7 @@ def test_uint8_of_zeros_is_dynamic_quantize_linear():
     assert (result.scales, result.zero_points) == (s, z) and (result.codes == q).all()
 
 
+@pytest.mark.rule("N68")
 @pytest.mark.parametrize(("per", "block"), [("tensor", None), ("token", None), ("block", 8), ("block", 5)])
 def test_int8_scale_is_one_division_and_codes_round_ties_to_even(rng, per, block):
     x = rng.normal(size=(3, 24)).astype(np.float32)
@@ -53,6 +55,7 @@ def test_int8_scale_is_one_division_and_codes_round_ties_to_even(rng, per, block
         assert result.codes[row, k] == round(fl32(exact(x[row, k]) / scale))
 
 
+@pytest.mark.rule("N68")
 def test_rows_and_blocks_are_quantized_alone(rng):
     x = rng.normal(size=(2, 4, 20)).astype(np.float32) - 1
     for symmetric in (True, False):
@@ -68,6 +71,7 @@ def test_rows_and_blocks_are_quantized_alone(rng):
                 assert blocks.scales[index][block] == alone.scales
 
 
+@pytest.mark.rule("N68")
 @pytest.mark.parametrize("largest", [0.0, 1e-45, 1e-37])
 def test_a_range_too_small_for_a_normal_scale_gives_zeros(largest):
     for symmetric in (True, False):

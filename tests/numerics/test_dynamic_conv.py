@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from tests.numerics.exact import exact, fl32
 
 from intact import numerics as nx
 
 
+@pytest.mark.rule("N73")
 def test_the_formula_in_rationals() -> None:
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (2, 4, 5, 6)).astype(np.uint8)
@@ -23,6 +25,7 @@ def test_the_formula_in_rationals() -> None:
         assert got[at] == fl32(exact(real) + exact(bias[at[1]]))
 
 
+@pytest.mark.rule("N73")
 def test_padding_is_real_zero_and_sums_of_nothing_are_plus_zero() -> None:
     x, w = np.full((1, 1, 1, 1), 9, np.uint8), np.full((1, 1, 3, 3), 77, np.int8)
     y = nx.dynamic_conv(x, np.float32(-0.5), 9, w, np.float32(1), padding=1)

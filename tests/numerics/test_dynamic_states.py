@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from intact import numerics as nx
 
@@ -15,6 +16,7 @@ def weights(rng: np.random.Generator, hidden: int) -> nx.DynamicStateWeights:
     )  # fmt: skip
 
 
+@pytest.mark.rule("N74")
 def test_a_step_is_the_formula() -> None:
     rng = np.random.default_rng(0)
     w, h = weights(rng, 7), rng.uniform(-1, 1, (3, 7)).astype(np.float32)
@@ -25,6 +27,7 @@ def test_a_step_is_the_formula() -> None:
     np.testing.assert_array_equal(w.sums(start, h), start + (np.float32(0) + product))
 
 
+@pytest.mark.rule("N74")
 def test_rows_that_have_ended_do_not_widen_the_range() -> None:
     rng = np.random.default_rng(1)
     w, start = weights(rng, 6), rng.normal(0, 2, (5, 2, 24)).astype(np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from intact import numerics
 
@@ -14,6 +15,7 @@ def _grid(low: float, high: float, count: int) -> np.ndarray:
     return np.concatenate([even, small, -small]).astype(np.float32)
 
 
+@pytest.mark.rule("N38")
 def test_sqrt_is_the_nearest_float():
     x = _grid(0, 1000, 100_001)
     x = x[x >= 0]

@@ -41,6 +41,7 @@ EXACT = {
 }  # fmt: skip
 
 
+@pytest.mark.rule("N53")
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("name", EXACT)
 def test_integers_wrap_around_and_quotients_by_zero_are_zero(name: str, dtype: str) -> None:
@@ -64,6 +65,7 @@ def _whole(x: float, dtype: str) -> int:
     return low if x == -math.inf else high if x == math.inf else min(max(int(x), low), high)
 
 
+@pytest.mark.rule("N53")
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64"])
 @pytest.mark.parametrize("source", ["float32", "float64"])
 def test_floats_become_integers_towards_zero_and_within_their_ends(source: str, dtype: str) -> None:
@@ -77,6 +79,7 @@ def test_floats_become_integers_towards_zero_and_within_their_ends(source: str, 
     assert got.dtype == dtype and got.tolist() == [_whole(float(n), dtype) for n in x]
 
 
+@pytest.mark.rule("N53")
 def test_casts_of_integers_keep_the_lower_bits() -> None:
     x = np.array([0, 1, 127, 128, 255, 256, -1, 2**31, -(2**31) - 1, 2**63 - 1])
     assert elementwise("cast", [x], "uint8").tolist() == [int(n) % 256 for n in x]
@@ -84,6 +87,7 @@ def test_casts_of_integers_keep_the_lower_bits() -> None:
     assert elementwise("cast", [np.array([2**24 + 1, 2**24 + 3])], "float32").tolist() == [2**24, 2**24 + 4]
 
 
+@pytest.mark.rule("N53")
 def test_a_bool_says_whether_a_number_is_other_than_zero() -> None:
     x = np.float32([0, -0.0, 1e-45, math.nan, -2])
     assert elementwise("cast", [x], "bool").tolist() == [False, False, True, True, True]
@@ -91,6 +95,7 @@ def test_a_bool_says_whether_a_number_is_other_than_zero() -> None:
     assert elementwise("cast", [np.array([False, True])], "float32").tolist() == [0, 1]
 
 
+@pytest.mark.rule("N53")
 def test_comparisons_of_what_is_no_number_do_not_hold() -> None:
     a = np.float32([math.nan, 1, math.nan])
     b = np.float32([1, math.nan, math.nan])
@@ -98,6 +103,7 @@ def test_comparisons_of_what_is_no_number_do_not_hold() -> None:
         assert not elementwise(name, [a, b], "bool").any(), name
 
 
+@pytest.mark.rule("N53")
 def test_floats_are_rounded_to_even_at_ties() -> None:
     x = np.float32([0.5, 1.5, 2.5, -0.5, -1.5, 2**23 + 1, math.inf])
     assert elementwise("round", [x], "float32").tolist() == [0, 2, 2, 0, -2, 2**23 + 1, math.inf]
@@ -120,6 +126,7 @@ def test_an_operation_has_its_operands_and_its_dtypes(name: str) -> None:
         assert not takes(name, [dtype, "int64" if dtype == "float64" else "float64"], output_dtype)
 
 
+@pytest.mark.rule("N53")
 def test_powers_of_e_in_64_bits() -> None:
     x = np.array([*np.linspace(-745, 709, 4001), *np.linspace(-2, 2, 999), 0.0, -0.0, 5e-324])
     got = exp64(x)

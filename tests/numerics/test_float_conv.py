@@ -8,6 +8,7 @@ import pytest
 from intact import numerics
 
 
+@pytest.mark.rule("N51")
 @pytest.mark.parametrize("sizes", [(9,), (6, 7), (3, 4, 5)], ids=len)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_conv_is_the_product_of_patches_channels_last(sizes, groups):
@@ -28,6 +29,7 @@ def test_conv_is_the_product_of_patches_channels_last(sizes, groups):
         assert numerics.float_product(patch, column, start[o : o + 1]) == y[at]
 
 
+@pytest.mark.rule("N51")
 def test_padding_is_plus_zero_and_is_multiplied():
     w = np.full((1, 1, 3), np.inf, np.float32)
     y = numerics.float_conv(np.ones((1, 1, 3), np.float32), w, padding=1)

@@ -7,6 +7,7 @@ from intact import numerics
 from intact.errors import QuantValueError
 
 
+@pytest.mark.rule("N51")
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4])
 @pytest.mark.parametrize("dilation", [1, 2, 3])

@@ -9,6 +9,7 @@ from intact import numerics
 from intact.errors import QuantValueError
 
 
+@pytest.mark.rule("N51")
 def test_product_is_one_chain_from_its_start():
     rng = np.random.default_rng(1)
     a = rng.standard_normal((2, 1, 3, 7)).astype(np.float32)

@@ -47,6 +47,7 @@ def same(got: np.ndarray, want: np.ndarray) -> None:
     np.testing.assert_array_equal(got[keep].view(np.int32), want[keep].view(np.int32))
 
 
+@pytest.mark.rule("N51")
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_fma_is_rounded_once():
     rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ import pytest
 from intact.numerics.fold import FOLD_DTYPES, fold
 
 
+@pytest.mark.rule("N60")
 @pytest.mark.parametrize(
     ("dtype", "function"), [(d, f) for d, functions in FOLD_DTYPES.items() for f in functions]
 )
@@ -23,6 +24,7 @@ def test_folds_are_one_operation_after_the_other(dtype: str, function: str) -> N
     assert got.dtype == x.dtype and got.shape == (1, 1, 1) and got.item() == want
 
 
+@pytest.mark.rule("N60")
 def test_folds_of_nothing_and_of_what_wraps_around() -> None:
     ends = {"sum": 0, "prod": 1, "max": -(2**31), "min": 2**31 - 1}
     for function, end in ends.items():

@@ -47,6 +47,7 @@ def _grid(low: float, high: float, count: int) -> np.ndarray:
     return np.concatenate([even, small, -small]).astype(np.float32)
 
 
+@pytest.mark.rule("N38")
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_accuracy(name):
     x = _grid(-12, 12, 60_001)
@@ -63,6 +64,7 @@ def test_accuracy_far_from_zero(name):
     assert (np.abs(numerics.FUNCTIONS[name](x) - exact) <= 3e-7 * np.maximum(1, np.abs(exact))).all()
 
 
+@pytest.mark.rule("N37", "N38")
 @pytest.mark.parametrize(
     ("name", "at_minus_infinity", "at_infinity"),
     [

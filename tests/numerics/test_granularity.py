@@ -13,6 +13,7 @@ from intact.numerics.grids import granularity
 from intact.spec import QuantSpec
 
 
+@pytest.mark.rule("N4")
 @pytest.mark.parametrize(
     ("shape", "spec", "granules"),
     [
@@ -49,6 +50,7 @@ def test_zero_points_follow_the_same_granules():
     assert nx.quantize([[0, 1], [0, 1]], [1, 0.5], [10, 20], spec).tolist() == [[10, 11], [20, 22]]
 
 
+@pytest.mark.rule("N4")
 @pytest.mark.parametrize("scale", [0.5, [0.5], [[[0.5]]]], ids=["number", "one-element", "rank-3"])
 @pytest.mark.parametrize("spec", [QuantSpec(), QuantSpec(axis=0), QuantSpec(axis=1, block_size=2)], ids=str)
 def test_one_number_fits_every_granularity(scale, spec):
@@ -60,6 +62,7 @@ def test_expand_keeps_dtype_and_broadcasts():
     assert (spread.shape, spread.dtype) == ((1, 2, 1), np.int32)
 
 
+@pytest.mark.rule("N4")
 @pytest.mark.parametrize("axis", [2, -3, (0, 0), (0, -2)], ids=str)
 def test_axis_errors(axis):
     with pytest.raises(QuantValueError) as caught:
@@ -70,6 +73,7 @@ def test_axis_errors(axis):
     )
 
 
+@pytest.mark.rule("N17")
 def test_shape_errors():
     with pytest.raises(QuantValueError) as caught:
         nx.quantize(np.zeros((2, 3)), [1.0, 1.0], 0, QuantSpec(axis=1))

@@ -48,6 +48,7 @@ def _sample(image, gx, gy, nearest, padding, align):
     )  # fmt: skip
 
 
+@pytest.mark.rule("N59")
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("nearest", [False, True])
@@ -64,6 +65,7 @@ def test_images_at_places(size, nearest, padding, align):
         assert y[n, c, i, j] == pytest.approx(want, abs=2e-6)
 
 
+@pytest.mark.rule("N59")
 def test_places_that_are_no_numbers_lie_outside():
     x, grid = np.full((1, 1, 3, 3), 7, F), np.array([NAN, INF, -INF, 1e30], F)
     places = np.stack([grid, np.zeros(4, F)], axis=-1).reshape(1, 1, 4, 2)

@@ -16,6 +16,7 @@ MULTIPLIER = "look for a scale or a weight that is far from the others"
 LAYOUT = "check the layout; scales and weights keep the float layer's"
 
 
+@pytest.mark.rule("N20")
 @pytest.mark.parametrize(
     ("call", "message"),
     [

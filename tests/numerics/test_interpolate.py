@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from intact.numerics.interpolate import interpolate
 
 
+@pytest.mark.rule("N57")
 def test_values_between_elements_are_sums_of_rounded_products():
     x = np.float32([[1, 10], [2**24, 20], [3, 30]])
     places, weights = np.array([[0, 1], [2, 1], [1, 0]]), np.float32([[1, 1], [0.5, 0.25], [0.1, 0.3]])

@@ -27,6 +27,7 @@ def _reals(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 3, shape).astype(F32)
 
 
+@pytest.mark.rule("N41")
 @pytest.mark.parametrize("n", [1, 5, 16, 40])
 @pytest.mark.parametrize("residual", [False, True], ids=["bare", "residual"])
 def test_layer_norm_is_the_formula(n, residual):
@@ -41,6 +42,7 @@ def test_layer_norm_is_the_formula(n, residual):
     assert got.tolist() == want
 
 
+@pytest.mark.rule("N41")
 def test_layer_norm_accuracy():
     x = _reals(50, 768)
     centred = x.astype(np.float64) - x.astype(np.float64).mean(axis=-1, keepdims=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 
 from intact import numerics as nx
 from intact.spec import INT8, QuantSpec
@@ -19,6 +20,7 @@ def loop_linear(x, w, z_x, z_w, bias):
     return out
 
 
+@pytest.mark.rule("N19")
 def test_linear_equals_python_integers(rng):
     x = rng.integers(0, 256, (3, 7), np.uint8)
     w = rng.integers(-128, 128, (4, 7), np.int8)
@@ -30,6 +32,7 @@ def test_linear_equals_python_integers(rng):
     assert (nx.linear(x[0], w, 131, z_w, bias) == want[0]).all()
 
 
+@pytest.mark.rule("N30")
 def test_foreign_int32_bias_is_exact():
     """2**24 + 1 survives only because the bias joins the integer sum, before fl32."""
     acc = nx.linear(np.array([[1]]), np.array([[1]]), 0, bias=np.array([2**24]))

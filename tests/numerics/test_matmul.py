@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from intact import numerics as nx
 
 
+@pytest.mark.rule("N19")
 def test_matmul_subtracts_both_zero_points(rng):
     a = rng.integers(0, 256, (2, 1, 3, 5), np.uint8)
     b = rng.integers(-128, 128, (4, 5, 2), np.int8)

@@ -40,6 +40,7 @@ def nearest(x: np.float32, grid: list[Fraction]) -> float:
     return float(np.copysign(float(grid[code]), x))
 
 
+@pytest.mark.rule("N2")
 @formats
 def test_enumeration_is_the_table_of_ml_dtypes(name):
     codes = np.arange(2 ** (Format.parse(name).bits - 1), dtype=np.uint8)
@@ -47,6 +48,7 @@ def test_enumeration_is_the_table_of_ml_dtypes(name):
     assert values[np.isfinite(values)].tolist() == [float(v) for v in magnitudes(name)]
 
 
+@pytest.mark.rule("N2")
 @formats
 def test_every_number_every_midpoint_and_their_neighbours(name):
     grid = magnitudes(name)
@@ -60,6 +62,7 @@ def test_every_number_every_midpoint_and_their_neighbours(name):
     assert (np.signbit(got) == np.signbit(points)).all()
 
 
+@pytest.mark.rule("N2")
 @formats
 def test_saturates_before_the_cast(name):
     fmt = Format.parse(name)

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import onnxruntime as ort
+import pytest
 from onnx import TensorProto, helper
 from tests.onnx_models import onnx_model
 
@@ -23,6 +24,7 @@ def round_digits(value: Fraction, digits: int, least: int) -> Fraction:
     return round(value / step) * step
 
 
+@pytest.mark.rule("N29")
 def test_fold_batchnorm_is_onnx_runtimes_gain_and_shift(rng):
     """Every bit of a BatchNormalization that ONNX Runtime runs without optimizations."""
     channels, numbers = 512, {}
@@ -43,6 +45,7 @@ def test_fold_batchnorm_is_onnx_runtimes_gain_and_shift(rng):
     assert np.array_equal(numbers["x"] * gain[:, None] + shift[:, None], want)
 
 
+@pytest.mark.rule("N21")
 def test_multiplier_is_rounded_once_from_float64(rng):
     """Products formed in float32 would be rounded twice, and some of them differ."""
     s_x, s_w, s_y = rng.random((3, 100), np.float32) + np.float32(0.001)

@@ -33,6 +33,7 @@ def evaluate(
     return ReferenceEvaluator(model).run(None, inputs)[0]
 
 
+@pytest.mark.rule("N11", "N12")
 @pytest.mark.parametrize("granularity", ["per-tensor", "per-channel", "per-block"])
 @pytest.mark.parametrize("name", TYPES)
 def test_quantize_and_dequantize(name, granularity, rng):
@@ -57,6 +58,7 @@ def test_quantize_and_dequantize(name, granularity, rng):
     assert (nx.dequantize(q, scale, z, spec) == back).all()
 
 
+@pytest.mark.rule("N19")
 def test_linear_is_matmul_integer(rng):
     a, w = rng.integers(0, 256, (3, 7), np.uint8), rng.integers(-128, 128, (4, 7), np.int8)
     inputs = {"a": a, "b": w.T.copy(), "az": np.array(31, np.uint8), "bz": np.array(0, np.int8)}
@@ -64,6 +66,7 @@ def test_linear_is_matmul_integer(rng):
     assert (nx.linear(a, w, 31) == evaluate("MatMulInteger", inputs, types, TensorProto.INT32)).all()
 
 
+@pytest.mark.rule("N19")
 @pytest.mark.parametrize("kind", ["plain", "strided", "grouped", "dilated"])
 def test_conv_is_conv_integer(kind, rng):
     groups = 2 if kind == "grouped" else 1

@@ -32,6 +32,7 @@ def loop_avg_pool(x, kernel, stride, padding, include, ceil, s_x, z_x, s_y, z_y)
     return out
 
 
+@pytest.mark.rule("N27")
 @pytest.mark.parametrize("include", [False, True], ids=["exclude-pad", "include-pad"])
 @pytest.mark.parametrize("ceil", [False, True], ids=["floor", "ceil"])
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (3, 1, 1), (4, 3, 2)])
@@ -60,6 +61,7 @@ def test_global_average_pool():
     ]  # 2.75, and the tie 0.5
 
 
+@pytest.mark.rule("N27")
 def test_max_pool_takes_codes_and_padding_never_wins(rng):
     x = np.array([[[-128, -100, -90, -128, -128]]], np.int8)
     assert nx.max_pool(x, 3, stride=2, padding=1).tolist() == [[[-100, -90, -128]]]
@@ -70,6 +72,7 @@ def test_max_pool_takes_codes_and_padding_never_wins(rng):
         assert got[n, c, i, j] == max(wide[n, c, a, b] for a, b in taps if 0 <= a < 6 and 0 <= b < 7)
 
 
+@pytest.mark.rule("N27")
 def test_max_pool_of_floats_keeps_what_is_no_number(rng):
     x = rng.standard_normal((1, 2, 4, 4)).astype(np.float32)
     x[0, 0, 0, 0], x[0, 1] = np.nan, -np.inf
@@ -80,6 +83,7 @@ def test_max_pool_of_floats_keeps_what_is_no_number(rng):
     assert (padded == -1).all()
 
 
+@pytest.mark.rule("N27")
 def test_max_pool_ceil_mode_drops_a_window_that_starts_in_the_padding_behind():
     x = np.arange(4, dtype=np.int8).reshape(1, 1, 4)
     assert nx.max_pool(x, 3, stride=2, ceil_mode=True).tolist() == [[[2, 3]]]

@@ -23,6 +23,7 @@ def codes_of_both_forms(multiplier, bias, y_scale, zero_point, gain=None):
     return by_product, nx.requantize(acc, multiplier, bias, y_scale, zero_point, S8, gain=gain)
 
 
+@pytest.mark.rule("N22")
 @pytest.mark.parametrize("zero_point", [0, -128, 77])
 @pytest.mark.parametrize("gained", [False, True])
 def test_codes_are_equal_for_every_sum(rng, zero_point, gained):
@@ -41,6 +42,7 @@ def test_codes_are_equal_for_every_sum(rng, zero_point, gained):
     assert some >= 20
 
 
+@pytest.mark.rule("N22")
 def test_exact_ties_are_tried():
     """acc * 9 / 11 is a tie at odd multiples of 11 / 18: the nearest product takes some to the other side."""
     multiplier, y_scale = np.float32(9 / 64), np.float32(11 / 64 * 18)

@@ -12,6 +12,7 @@ from intact import numerics
 INF, NAN = math.inf, math.nan
 
 
+@pytest.mark.rule("N38")
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_angles_of_any_size(name):
     """Next to quarters of a turn, where float32 has no fractions any more, and at the end of it."""

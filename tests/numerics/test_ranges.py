@@ -17,6 +17,7 @@ amaxes = st.floats(float(JUST_ABOVE), 2.0**120, width=32)
 ends = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
+@pytest.mark.rule("N5")
 @pytest.mark.parametrize(
     ("name", "divisor"), [("int8", 127), ("uint8", 255), ("int4", 7), ("int16", 32767), ("fp8e4m3", 448)]
 )
@@ -26,6 +27,7 @@ def test_scale_is_one_float32_division(name, divisor):
     assert (scale == np.float32([0.1, 3.3]) / np.float32(divisor)).all()
 
 
+@pytest.mark.rule("N7")
 @pytest.mark.parametrize("name", FORMATS)
 def test_zero_range_is_at_or_below_two_to_the_minus_24(name):
     spec = QuantSpec(name)
@@ -33,6 +35,7 @@ def test_zero_range_is_at_or_below_two_to_the_minus_24(name):
     assert nx.scale_from_amax(amax, spec).tolist() == [1, 1, 1, JUST_ABOVE / np.float32(spec.qmax)]
 
 
+@pytest.mark.rule("N7")
 def test_zero_width_is_at_or_below_two_to_the_minus_24():
     spec = QuantSpec(symmetric=False)
     low, high = np.float32([0, -(2.0**-25), 0]), np.float32([0, 2.0**-25, JUST_ABOVE])
@@ -42,6 +45,7 @@ def test_zero_width_is_at_or_below_two_to_the_minus_24():
     assert z.dtype == np.int32
 
 
+@pytest.mark.rule("N5")
 @given(amaxes, st.sampled_from(FORMATS))
 def test_qmax_maps_back_to_amax_within_one_ulp(amax, name):
     spec = QuantSpec(name)
@@ -51,6 +55,7 @@ def test_qmax_maps_back_to_amax_within_one_ulp(amax, name):
     assert abs(back - amax) <= np.spacing(amax)
 
 
+@pytest.mark.rule("N6")
 @given(ends, ends, st.sampled_from(FORMATS[:7]), st.booleans())
 def test_real_zero_is_exactly_a_code(a, b, name, narrow):
     spec = QuantSpec(name, symmetric=False, narrow=narrow)
@@ -69,6 +74,7 @@ def test_the_widened_range_is_reached_within_a_step(a, b, name):
     assert high >= max(a, b, 0) - scale
 
 
+@pytest.mark.rule("N6")
 def test_range_is_widened_to_contain_zero():
     spec = QuantSpec("uint8", symmetric=False)
     assert [int(v) for v in nx.affine_from_range(51.0, 255.0, spec)] == [1, 0]
@@ -81,6 +87,7 @@ def test_granules_each_have_their_own():
     assert z.tolist() == [64, 0]  # 255 - rne(3 / (4 / 255)) = 255 - rne(191.25)
 
 
+@pytest.mark.rule("N34")
 def test_inverse_scale_view_is_what_the_old_library_calls_scale():
     got = nx.inverse_scale_view([2.0, 0.0, 2.0**-24, JUST_ABOVE], QuantSpec())
     assert got.tolist() == [63.5, 1, 1, np.float32(127) / JUST_ABOVE]
@@ -89,6 +96,7 @@ def test_inverse_scale_view_is_what_the_old_library_calls_scale():
 DATA = "look for NaN or infinity in the data that the range was collected from"
 
 
+@pytest.mark.rule("N8")
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -48,6 +48,7 @@ def _step(cell, start, weights, h, c):
     return np.array([(unit - z[j]) * t(g[j]) + z[j] * h[j] for j in range(n)], np.float32), c
 
 
+@pytest.mark.rule("N52")
 @pytest.mark.parametrize("cell", numerics.GATES)
 def test_a_step_is_the_formula(cell):
     start, weights, h, c = _case(cell)
@@ -60,6 +61,7 @@ def test_a_step_is_the_formula(cell):
         np.testing.assert_array_equal([last_h[row], last_c[row]], state)
 
 
+@pytest.mark.rule("N52")
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_row_with_fewer_steps_is_a_shorter_sequence(cell, reverse):
@@ -76,6 +78,7 @@ def test_a_row_with_fewer_steps_is_a_shorter_sequence(cell, reverse):
         assert not y[length:, row].any()
 
 
+@pytest.mark.rule("N52")
 def test_the_other_direction_is_the_sequence_turned_round():
     start, weights, h, c = _case("lstm")
     forth = numerics.recurrence("lstm", start[::-1], weights, h, c)

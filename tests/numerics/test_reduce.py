@@ -25,6 +25,7 @@ def _reals(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 3, shape).astype(F32)
 
 
+@pytest.mark.rule("N39")
 @pytest.mark.parametrize("n", [0, 1, 7, 15, 16, 17, 33, 100, 768])
 def test_lane_sum_has_one_order(n):
     x = _reals(3, n, seed=n)
@@ -35,6 +36,7 @@ def test_lane_sum_of_minus_zeros_is_zero():
     assert not np.signbit(numerics.lane_sum(np.full((1, 16), -0.0, F32))).any()
 
 
+@pytest.mark.rule("N50")
 @pytest.mark.parametrize("axes", [(-1,), (0,), (1, 2), (2, 0), (0, 1, 2), ()], ids=str)
 def test_sums_and_means_along_axes(axes):
     x = _reals(3, 5, 9)
@@ -48,6 +50,7 @@ def test_sums_and_means_along_axes(axes):
     np.testing.assert_array_equal(with_axes.reshape(sums.shape), numerics.mean_over(x, axes))
 
 
+@pytest.mark.rule("N50")
 @pytest.mark.parametrize("axes", [(-1,), (0,), (1, 2), (0, 1, 2), ()], ids=str)
 def test_extremes_along_axes(axes):
     x = _reals(3, 5, 9)

@@ -19,6 +19,7 @@ def _combine(reduction, there, update):
     return {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction](there, update)
 
 
+@pytest.mark.rule("N58")
 @pytest.mark.parametrize("reduction", SCATTER_REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -15,6 +15,7 @@ def _combine(reduction, there, update):
     return {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction](there, update)
 
 
+@pytest.mark.rule("N58")
 @pytest.mark.parametrize("reduction", SCATTER_REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_scattered_rows_one_after_the_other(dtype, reduction):

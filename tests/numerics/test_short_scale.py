@@ -31,6 +31,7 @@ def significant_bits(value: float) -> int:
     return numerator.bit_length() - (numerator & -numerator).bit_length() + 1
 
 
+@pytest.mark.rule("N9")
 @pytest.mark.parametrize("name", FORMATS)
 @given(amax=POSITIVE, bits=st.integers(1, 8))
 def test_scale_is_the_next_short_one(name, amax, bits):
@@ -49,6 +50,7 @@ def test_short_ranges_stay(bits):
     np.testing.assert_array_equal(short_amax(amax, QuantSpec("int8"), bits), amax)
 
 
+@pytest.mark.rule("N9")
 @given(below=POSITIVE, above=POSITIVE)
 def test_asymmetric_scale_is_short_and_the_range_stays(below, above):
     spec = QuantSpec("uint8", symmetric=False)
@@ -64,6 +66,7 @@ def test_asymmetric_scale_is_short_and_the_range_stays(below, above):
     assert np.abs(floats - [-below, above]).max() <= 0.5001 * scale
 
 
+@pytest.mark.rule("N9")
 @pytest.mark.parametrize("low, high, zero_point", [(0.0, 7.3, -128), (0.5, 7.3, -128), (-7.3, 0.0, 127)])
 def test_a_range_that_ends_at_0_keeps_ending_there(low, high, zero_point):
     spec = QuantSpec("int8", symmetric=False)
@@ -102,6 +105,7 @@ def test_bits_out_of_range(bits):
     )
 
 
+@pytest.mark.rule("N9")
 def test_products_and_sums_of_short_scales_are_exact(rng):
     spec = QuantSpec("int8")
     s_x = scale_from_amax(short_amax(2.71, spec), spec)
@@ -126,6 +130,7 @@ def common_divisor(*values: np.floating) -> Fraction:
     return Fraction(gcd(*(int(value * below) for value in exact)), below)
 
 
+@pytest.mark.rule("N9")
 @given(
     bias=st.floats(-8, 8, width=32), scales=st.tuples(SHORT, SHORT, SHORT), shortcut=SHORT | st.none(),
     codes=st.tuples(st.integers(-(2**20), 2**20), st.integers(-255, 255)),
@@ -147,6 +152,7 @@ def test_midway_bias_is_the_nearest_that_is_farthest_from_every_boundary(bias, s
     assert float(midway_bias(moved, s_x, s_w, s_y, shortcut)) == moved
 
 
+@pytest.mark.rule("N9")
 def test_a_bias_that_float32_cannot_put_midway_stays():
     """Scales of 24 bits leave floats everywhere; around 2^23 no float32 ends in a quarter."""
     assert midway_bias(np.float32(0.7), np.float32(0.0123456), np.float32(0.0234567), 0.1) == np.float32(0.7)
@@ -161,6 +167,7 @@ def test_each_channel_has_its_own_middle():
     assert biases.shape == (3,) and biases.dtype == np.float32
 
 
+@pytest.mark.rule("N9")
 def test_float_and_integer_layers_agree_on_every_code_with_a_midway_bias(rng):
     """Sums of 15 bits and a residual in float32, in another order; near half of s_y are the worst biases."""
     spec = QuantSpec("int8")

@@ -25,6 +25,7 @@ def _reals(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 3, shape).astype(F32)
 
 
+@pytest.mark.rule("N40")
 @pytest.mark.parametrize("n", [1, 5, 16, 40])
 @pytest.mark.parametrize("masked", [False, True], ids=["bare", "masked"])
 def test_softmax_is_the_formula(n, masked):
@@ -36,6 +37,7 @@ def test_softmax_is_the_formula(n, masked):
     assert got.tolist() == [value * inverse for value in e]
 
 
+@pytest.mark.rule("N40")
 def test_softmax_accuracy():
     x = _reals(50, 128)
     e = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))

@@ -17,6 +17,7 @@ values = st.floats(width=32, allow_nan=True, allow_infinity=True)
 vectors = hnp.arrays(np.float32, st.integers(0, 40), elements=values)
 
 
+@pytest.mark.rule("N10")
 @pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 2), (0, 1, 2)], ids=str)
 def test_absmax_and_minmax_of_each_granule(axis, rng):
     x = rng.standard_normal((2, 3, 4)).astype(np.float32)
@@ -52,6 +53,7 @@ def test_nan_is_seen():
     assert np.isnan(nx.minmax(x, 1)[0]).tolist() == [False, True]
 
 
+@pytest.mark.rule("N10")
 @given(vectors, st.integers(-140, 100), st.integers(1, 64))
 def test_count_pow2_is_the_floor_of_the_exact_quotient(x, exponent, bins):
     negative, positive = [0] * bins, [0] * bins
@@ -63,12 +65,14 @@ def test_count_pow2_is_the_floor_of_the_exact_quotient(x, exponent, bins):
     assert [g.dtype for g in got] == [np.int64, np.int64]
 
 
+@pytest.mark.rule("N10")
 @given(vectors, st.integers(-60, 60))
 def test_pow2_bins_nest(x, exponent):
     for fine, coarse in zip(nx.count_pow2(x, exponent, 64), nx.count_pow2(x, exponent + 1, 32), strict=True):
         assert (fine.reshape(32, 2).sum(axis=1) == coarse).all()
 
 
+@pytest.mark.rule("N10")
 @given(vectors, st.floats(2.0**-10, 2.0**10, width=32), st.integers(1, 64))
 def test_count_fixed_is_the_floor_of_the_float32_quotient(x, width, bins):
     want = [0] * bins

@@ -14,6 +14,7 @@ NAN, INF = math.nan, math.inf
 F = np.float32
 
 
+@pytest.mark.rule("N58")
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("dtype", ORDER_DTYPES)
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -31,6 +32,7 @@ def test_top_k_is_sorting_and_of_equal_elements_the_first(dtype, largest, axis):
             assert where.tolist() == want and values.tolist() == line[want].tolist()
 
 
+@pytest.mark.rule("N58")
 def test_what_is_no_number_comes_first_and_zeros_are_equal():
     x = np.array([1, NAN, -INF, INF, -0.0, 0.0, NAN], F)
     assert top_k(x, 7, 0)[1].tolist() == [1, 6, 3, 0, 4, 5, 2]

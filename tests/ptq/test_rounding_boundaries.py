@@ -32,6 +32,7 @@ def biases(
     return got[bias], want
 
 
+@pytest.mark.rule("N9")
 @pytest.mark.parametrize(
     "bias, scales",
     [("b1", ("x", "w1", "r1")), ("b2", ("r1", "w2", "r2")), ("b3", ("r2", "w3", "r3", "r1"))],
@@ -77,6 +78,7 @@ def test_the_constant_behind_a_product_is_its_bias(build: Any, rows: np.ndarray)
     np.testing.assert_array_equal(*biases(products(build, ("Relu", "s", "m")), rows, "b", "x", "w", "m"))
 
 
+@pytest.mark.rule("N9")
 @pytest.mark.parametrize(
     "middle, second",
     [([("Sigmoid", "s", "m")], "c"), ([("Relu", "s", "t"), ("Sin", "s", "u"), ("Mul", "t u", "m")], "c"),

@@ -108,6 +108,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.rule("N65")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_quantized_tensors_are_the_engines(tmp_path, name):
     shape, weight, grid, function = FUNCTIONS[name]

@@ -37,6 +37,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }  # fmt: skip
 
 
+@pytest.mark.rule("N65")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_one_real_are_those_of_numerics(name: str) -> None:
     x = floats(5, 300)
@@ -106,6 +107,7 @@ CALLS: dict[str, tuple[Callable[[], Tensor], Callable[[], Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.rule("N65")
 @pytest.mark.parametrize("name", CALLS)
 def test_sums_products_and_norms_have_one_order(name: str) -> None:
     call, want = CALLS[name]
@@ -130,6 +132,7 @@ def quantize_tensor(x: Tensor, amax: float, **grid: Any) -> Tensor:
     return fake_quantize(x, amax, **grid)
 
 
+@pytest.mark.rule("N65")
 @pytest.mark.parametrize("width", [40, 3000])  # sums that float32 holds, and longer ones
 def test_products_of_quantized_tensors_are_exact_sums_times_one_scale(width: int) -> None:
     x, w, bias = floats(7, width), floats(5, width, seed=1), floats(5, seed=2)

@@ -131,6 +131,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.rule("N65", "N66")
 @pytest.mark.parametrize("name", MODELS)
 def test_module_and_engine_are_equal(name: str) -> None:
     torch.manual_seed(0)

@@ -77,6 +77,7 @@ STEPS = {
 GRIDS = [("int4", False), ("int2", False), ("int4", True), ("uint4", False), ("uint2", False)]
 
 
+@pytest.mark.rule("N18")
 @pytest.mark.parametrize(("format", "narrow"), GRIDS)
 @pytest.mark.parametrize("where", STEPS)
 def test_lsq_is_the_papers_formula(where: str, format: str, narrow: bool) -> None:
@@ -106,6 +107,7 @@ def test_sgd_moves_the_step_as_the_paper_moves_it(momentum: float, lr: float) ->
     assert abs(step.item() - started) > 1e-3
 
 
+@pytest.mark.rule("N18")
 @pytest.mark.parametrize(("format", "narrow"), GRIDS)
 def test_pact_is_the_derivative_of_the_clip(format: str, narrow: bool) -> None:
     step, axis = STEPS["axis 1"]
@@ -127,6 +129,7 @@ def test_pact_counts_what_is_at_the_end() -> None:
 # ---- asymmetric grids ----
 
 
+@pytest.mark.rule("N18")
 @pytest.mark.parametrize("format", ["int4", "uint4", "uint2", "int8"])
 @pytest.mark.parametrize("where", STEPS)
 def test_lsq_plus_is_the_papers_formula(where: str, format: str) -> None:

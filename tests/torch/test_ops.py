@@ -57,6 +57,7 @@ def want_symmetric(x: torch.Tensor, amax: np.ndarray, spec: QuantSpec) -> np.nda
     return numerics.fake_quantize(array(x), numerics.scale_from_amax(amax, spec), 0, spec)
 
 
+@pytest.mark.rule("N32")
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("axis", [None, 1, (0, 2), (1, 3)], ids=str)

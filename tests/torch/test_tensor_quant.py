@@ -75,6 +75,7 @@ def test_keywords_and_defaults(function: object) -> None:
     assert torch.equal(by_name, function(x, 1.0))  # type: ignore[operator]
 
 
+@pytest.mark.rule("N7")
 @pytest.mark.parametrize("function", FUNCTIONS, ids=NAMES)
 def test_a_tiny_amax_gives_zeros(function: object) -> None:
     amax = torch.tensor([2.0**-24, 1.0]).view(2, 1)

@@ -149,6 +149,7 @@ def test_compiles_whole_and_exports() -> None:
 # ---- learned range ----
 
 
+@pytest.mark.rule("N18")
 def test_a_learned_range_clips_once_with_pacts_gradient() -> None:
     quantizer = make(learn_amax=True, amax=1.0)
     x = torch.tensor([-3.0, -1.0, 0.25, 1.0, 2.0, 9.0], requires_grad=True)

@@ -44,6 +44,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.rule("N14")
 @pytest.mark.parametrize(("kind", "code", "scale_type", "source"), CASES, ids=by_name)
 def test_floats_of_any_type_are_quantized(kind, code, scale_type, source, log) -> None:
     network = trt.Builder(log).create_network(STRONGLY if source == "cast" else 0)

@@ -37,6 +37,8 @@ def evaluate(
         overrides: What subgraphs have all_shapes elsewhere, by name, to go on from; None: they run here.
     Raises:
         QuantValueError: An input is missing, or has another dtype or shape than the plan says.
+
+    Rule N43.
     """
     run = _start_run(plan, inputs)
     for step in plan.steps:

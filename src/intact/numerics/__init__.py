@@ -1,6 +1,8 @@
 """The integer reference: what every number in INTact means, in plain NumPy. NORMATIVE (docs/numerics.md).
 
 Module, file, engine and every native kernel equal these functions; none of them is fast.
+
+Rule N31.
 """
 
 from intact.numerics.arg_max import ORDER_DTYPES as ORDER_DTYPES

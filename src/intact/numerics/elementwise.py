@@ -95,6 +95,8 @@ def exp64(x: Array) -> Array:
     Each operation is rounded by itself, so that every machine has the same bits.
 
     Source: Cody, Waite, "Software Manual for the Elementary Functions", 1980; Taylor's terms up to 13.
+
+    Rule N53.
     """
     finite = np.clip(np.where(np.isnan(x), 0, x), -760, 720)
     k = np.rint(finite * float.fromhex("0x1.71547652b82fep+0"))
@@ -163,4 +165,7 @@ ELEMENTWISE: dict[str, Operation] = {
     "where": Operation(3, None, "", np.where),
     "xor": Operation(2, _BOOL, "bool", np.logical_xor),
 }
-"""By name. "mod" has the sign of the divisor, "fmod" that of the dividend; "round" ties to even."""
+"""By name. "mod" has the sign of the divisor, "fmod" that of the dividend; "round" ties to even.
+
+Rule N53.
+"""

@@ -35,6 +35,8 @@ def learned_range_grad(
     Returns:
         Shape and dtype of `grad`; float64 [3, granule shape].
     Source: Esser et al. 2020, equation 3; Bhalgat et al. 2020, equations 4 and 5.
+
+    Rule N18.
     """
     grad, x, y = np.asarray(grad), to_float32(x), to_float32(y)
     g, shape = to_float32(grad), granule_shape(x.shape, spec)

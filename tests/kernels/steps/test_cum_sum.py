@@ -20,6 +20,7 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.where(rng.random(shape) < 0.1, np.nan, x).astype(dtype) if dtype == "float32" else x
 
 
+@pytest.mark.rule("N54")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("dtype", CUM_SUM_DTYPES)

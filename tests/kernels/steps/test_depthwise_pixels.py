@@ -75,6 +75,7 @@ def test_depthwise_of_few_channels(
     assert run.only_wrote(y_view)
 
 
+@pytest.mark.rule("N62")
 @pytest.mark.parametrize("ending", ["codes", "floats", "curve", "factors", "slopes", "residual"])
 @pytest.mark.parametrize("channels", [1, 3, 16, 24, 80, 144])
 @pytest.mark.parametrize("kernel", [3, 5])

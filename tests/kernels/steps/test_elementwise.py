@@ -48,6 +48,7 @@ def numbers(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.
     return np.where(rng.random(shape) < 0.3, rng.choice(ends, shape), few)
 
 
+@pytest.mark.rule("N53")
 @pytest.mark.parametrize(
     ("name", "read", "output_dtype"), signatures(), ids=lambda v: v if isinstance(v, str) else v[-1]
 )

@@ -42,6 +42,7 @@ def permuted_view(run: Any, rng: np.random.Generator, x: np.ndarray, batch: tupl
     return View(view.block, view.offset, "float32", (*batch, *sizes[-2:]), spread)
 
 
+@pytest.mark.rule("N51")
 @settings(deadline=None, max_examples=60)
 @given(
     seed=SEEDS,
@@ -123,6 +124,7 @@ def check_convolution(
     assert run.only_wrote(y)
 
 
+@pytest.mark.rule("N51")
 @settings(deadline=None, max_examples=80)
 @given(
     seed=SEEDS,

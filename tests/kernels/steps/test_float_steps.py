@@ -128,6 +128,7 @@ def test_what_bounds_of_codes_rest_upon(name: str) -> None:
         assert (np.abs(numerics.FUNCTIONS[name](x) - exact) <= error * np.maximum(1, np.abs(exact))).all()
 
 
+@pytest.mark.rule("N42")
 @pytest.mark.parametrize("name", sorted(numerics.FUNCTIONS))
 @settings(deadline=None, max_examples=25)
 @given(seed=SEEDS, n=LENGTHS)
@@ -171,6 +172,7 @@ def test_function_of_codes_and_reals_in_any_order(
     case.check(float_steps.function(source, y, name, case.kernels), y, output, assert_same_bits)
 
 
+@pytest.mark.rule("N49")
 @settings(deadline=None, max_examples=40)
 @given(seed=SEEDS, shape=SIZES, ends=st.tuples(*[st.sampled_from([-np.inf, -1.0, 0.0, 2.0, np.inf])] * 2))
 def test_clip(
@@ -187,6 +189,7 @@ def test_clip(
     case.check(float_steps.clip(source, y, *ends, case.kernels), y, numerics.clip(x, *ends), assert_same_bits)
 
 
+@pytest.mark.rule("N56")
 @settings(deadline=None, max_examples=40)
 @given(seed=SEEDS, shape=SIZES, grid=st.sampled_from([("int16", 0), ("int16", -9000), ("uint16", 40000)]))
 def test_fake_quantize(
@@ -252,6 +255,7 @@ def _any_real(case: Case, shape: tuple[int, ...]) -> tuple[np.ndarray, Real]:
     return numerics.dequantize(codes, scale, 99, UINT8), Real(case.runner.input(codes), float(scale), 99)
 
 
+@pytest.mark.rule("N49")
 @pytest.mark.parametrize("name", sorted(BINARY))
 @settings(deadline=None, max_examples=40)
 @given(seed=SEEDS, shape=SIZES)
@@ -281,6 +285,7 @@ def test_binary(
     )
 
 
+@pytest.mark.rule("N42")
 @settings(deadline=None, max_examples=80)
 @given(seed=SEEDS, rows=ROWS, n=LENGTHS, masked=st.booleans())
 def test_softmax(
@@ -317,6 +322,7 @@ def test_softmax_of_hopeless_rows(
     case.check(float_steps.softmax(source, y, kernels=case.kernels), y, numerics.softmax(x), assert_same_bits)
 
 
+@pytest.mark.rule("N42")
 @settings(deadline=None, max_examples=80)
 @given(seed=SEEDS, rows=ROWS, n=LENGTHS, parts=st.tuples(*[st.booleans()] * 3))
 def test_layer_norm(
@@ -340,6 +346,7 @@ def test_layer_norm(
     case.check(step, y, numerics.layer_norm(x, weight, bias, 1e-5, residual), assert_same_bits)
 
 
+@pytest.mark.rule("N50")
 @settings(deadline=None, max_examples=80)
 @given(seed=SEEDS, shape=SIZES, function=st.sampled_from(sorted(REDUCTIONS)))
 def test_reduce(
@@ -358,6 +365,7 @@ def test_reduce(
     case.check(float_steps.reduce(source, y, function, case.kernels), y, want, assert_same_bits)
 
 
+@pytest.mark.rule("N50")
 @pytest.mark.parametrize(
     ("shape", "rank", "order"),
     [((2, 300, 7, 9), 2, (0, 2, 3, 1)), ((2, 300, 7, 9), 2, (0, 1, 2, 3)), ((5, 1000), 1, (0, 1)),

@@ -20,6 +20,7 @@ def numbers(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.where(rng.random(shape) < 0.1, np.nan, x).astype(dtype) if dtype == "float32" else x
 
 
+@pytest.mark.rule("N60")
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 700), (700, 2)], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(

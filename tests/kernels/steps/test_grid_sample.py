@@ -11,6 +11,7 @@ from intact.kernels import moves
 from intact.numerics.grid_sample import grid_sample
 
 
+@pytest.mark.rule("N59")
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])

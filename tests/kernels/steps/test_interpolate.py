@@ -14,6 +14,7 @@ from intact.numerics.interpolate import interpolate
 SHAPES = [(7,), (3, 300), (300, 3), (2, 5, 4, 3), (3, 0, 2), (0, 4)]
 
 
+@pytest.mark.rule("N57")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("terms", [1, 2, 4])

@@ -21,6 +21,7 @@ def reversed_axes(shape: tuple[int, ...], turned: bool) -> tuple[int, ...] | Non
     return tuple(range(len(shape)))[::-1] if turned else None
 
 
+@pytest.mark.rule("N58")
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("wide", ["int32", "int64"])
 @pytest.mark.parametrize(

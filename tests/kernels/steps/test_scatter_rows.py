@@ -18,6 +18,7 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.where(rng.random(shape) < 0.1, np.nan, x).astype(dtype) if dtype == "float32" else x
 
 
+@pytest.mark.rule("N58")
 @pytest.mark.parametrize("wide", ["int32", "int64"])
 @pytest.mark.parametrize("width", [0, 1, 5, 700])
 @pytest.mark.parametrize("count", [0, 1, 40])

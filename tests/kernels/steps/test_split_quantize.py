@@ -39,6 +39,7 @@ def ends_of(format: str, zero: int) -> tuple[int, int]:
     return int(spec.qmin) - zero, int(spec.qmax) - zero
 
 
+@pytest.mark.rule("N62")
 @settings(deadline=None, max_examples=60)
 @given(seed=SEEDS, shape=SIZES, scale=SCALES, grid=st.sampled_from(WIDE))
 def test_bytes_of_16_bits_in_any_order(

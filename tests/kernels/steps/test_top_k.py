@@ -25,6 +25,7 @@ def reversed_axes(shape: tuple[int, ...], turned: bool) -> tuple[int, ...] | Non
     return tuple(range(len(shape)))[::-1] if turned else None
 
 
+@pytest.mark.rule("N58")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("dtype", ORDER_DTYPES)

@@ -32,6 +32,8 @@ def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -
     Returns:
         float32; None for operators whose result IEEE 754 decides, for those that are not known here, and for
         operands whose shapes do not fit each other.
+
+    Rule N66.
     """
     first = operands[0] if operands else None
     if not isinstance(first, np.ndarray) or first.dtype != np.float32:

@@ -58,6 +58,8 @@ def block_product(x: DynamicActivations, weights: BlockWeights, bias: ArrayLike 
         QuantValueError: Shapes do not fit, a sum leaves int32, blocks overlap without one being part of the
             other, or the format has no exact sums.
     Source: com.microsoft MatMulNBits, accuracy_level 4; ggml's vec_dot of Q4_0 and Q8_0, with float32 scales.
+
+    Rules N69, N75.
     """
     size = weights.codes.shape[-1]
     if weights.codes.ndim != 2 or x.codes.ndim < 1 or x.codes.shape[-1] != size:
@@ -95,6 +97,8 @@ def nbits_product(
     Raises:
         QuantValueError: As for `block_product`; or the level is none.
     Source: com.microsoft MatMulNBits. ONNX Runtime sums in another order, and differs by it.
+
+    Rule N70.
     """
     if has_block_product(weights, accuracy_level):
         return block_product(quantize_dynamic(x, block_size=weights.block_size), weights, bias)

@@ -42,6 +42,8 @@ class BlockWeights:
 
     Raises:
         QuantValueError: Shapes or dtypes do not fit, or a code is none of the format.
+
+    Rule N67.
     """
 
     codes: Array
@@ -169,6 +171,8 @@ def dequantize_blocks(weights: BlockWeights) -> NDArray[np.float32]:
         float32 [..., K].
     Source: ONNX DequantizeLinear (opset 21); com.microsoft MatMulNBits; ggml's dequantize_row_*. Libraries
         that compute in the scale's own 16 bits give these floats, rounded once to it.
+
+    Rule N67.
     """
     if not weights.codes.size:
         return np.zeros(weights.shape, np.float32)
@@ -181,7 +185,10 @@ def dequantize_blocks(weights: BlockWeights) -> NDArray[np.float32]:
 
 
 def code_steps(weights: BlockWeights) -> NDArray[np.float32]:
-    """Compute ``q - z`` as float32 [..., K], or the table's values: what the scales multiply. NORMATIVE."""
+    """Compute ``q - z`` as float32 [..., K], or the table's values: what the scales multiply. NORMATIVE.
+
+    Rule N67.
+    """
     values = weights.values
     if values is not None:
         return np.asarray(values[weights.codes])
@@ -195,7 +202,10 @@ def code_steps(weights: BlockWeights) -> NDArray[np.float32]:
 
 
 def block_scales(weights: BlockWeights) -> NDArray[np.float32]:
-    """Compute the scale of each block, float32 [..., blocks], super-scales multiplied in. NORMATIVE."""
+    """Compute the scale of each block, float32 [..., blocks], super-scales multiplied in. NORMATIVE.
+
+    Rule N67.
+    """
     if not weights.super_divides or weights.super_scales is None:
         return _product(weights.scales, weights.super_scales)
     with np.errstate(all="ignore"):
@@ -204,7 +214,10 @@ def block_scales(weights: BlockWeights) -> NDArray[np.float32]:
 
 
 def block_minima(weights: BlockWeights) -> NDArray[np.float32] | None:
-    """Compute what is added in each block, float32 [..., blocks]; None for no minima. NORMATIVE."""
+    """Compute what is added in each block, float32 [..., blocks]; None for no minima. NORMATIVE.
+
+    Rule N67.
+    """
     return None if weights.minima is None else _product(weights.minima, weights.super_minima)
 
 

@@ -34,6 +34,8 @@ def with_table(weights: BlockWeights) -> BlockWeights:
     These are the formats of 4 bits whose codes are indices, and integers of more bits that take few values.
     Values that are whole numbers of halves, those of fp4, become whole numbers, under half of the scales.
     Other weights are returned as they are.
+
+    Rule N67.
     """
     values = weights.values
     if values is None:

@@ -42,6 +42,8 @@ def code_values(name: str) -> NDArray[np.float32] | None:
     Raises:
         QuantValueError: There is no such format.
     Source: OCP Microscaling Formats 1.0 (e2m1), OCP 8-bit Floating Point 1.0; others as at the tables.
+
+    Rule N67.
     """
     if name in _MINIFLOATS:
         minifloat = _MINIFLOATS[name]

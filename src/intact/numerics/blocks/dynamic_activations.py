@@ -23,6 +23,8 @@ class DynamicActivations:
         scales: float32: shape () per tensor, [...] per token, [..., blocks] per block.
         zero_points: uint8, shape of `scales`; None for int8.
         block_size: Elements along K that share a scale; None per tensor and per token.
+
+    Rule N68.
     """
 
     codes: NDArray
@@ -54,6 +56,8 @@ def quantize_dynamic(
         QuantValueError: `x` has no axis; or `per` and `block_size` do not fit.
     Source: ONNX DynamicQuantizeLinear (uint8 per tensor); com.microsoft MatMulNBits at accuracy_level 4
         (int8 per block).
+
+    Rule N68.
     """
     x = to_float32(x)
     size = check_block_size(block_size)

@@ -42,6 +42,8 @@ def dynamic_conv(
     Raises:
         QuantValueError: As for `conv`.
     Source: ONNX ConvInteger, and the Cast, Mul and Add that ONNX Runtime's quantize_dynamic writes behind it.
+
+    Rule N73.
     """
     acc = conv(
         x, w, x_zero_point, w_zero_points,

@@ -20,6 +20,8 @@ class DynamicStateWeights:
         states: uint8 [gates * hidden, hidden].
         scales: float32 [gates * hidden].
         zero_points: uint8, likewise.
+
+    Rule N74.
     """
 
     states: NDArray[np.uint8]

@@ -26,7 +26,10 @@ def split_levels(weights: BlockWeights) -> dict[str, NDArray]:
 
 
 def join_levels(weights: BlockWeights) -> BlockWeights:
-    """Return weights whose scales and minima have one level, float32: the products of the two (N67)."""
+    """Return weights whose scales and minima have one level, float32: the products of the two (N67).
+
+    Rule N69.
+    """
     return replace(
         weights, scales=block_scales(weights), minima=block_minima(weights), super_scales=None,
         super_minima=None, super_divides=False,

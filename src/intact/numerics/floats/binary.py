@@ -18,6 +18,8 @@ def maximum(a: ArrayLike, b: ArrayLike) -> Reals:
     Returns:
         float32, the shapes broadcast together.
     Source: ONNX Max.
+
+    Rule N49.
     """
     a, b = to_float32(a), to_float32(b)
     return np.asarray(np.where((a < b) | np.isnan(b), b, a))
@@ -31,6 +33,8 @@ def minimum(a: ArrayLike, b: ArrayLike) -> Reals:
     Returns:
         float32, the shapes broadcast together.
     Source: ONNX Min.
+
+    Rule N49.
     """
     a, b = to_float32(a), to_float32(b)
     return np.asarray(np.where((a > b) | np.isnan(b), b, a))
@@ -44,6 +48,8 @@ def apply_slope(x: ArrayLike, slope: ArrayLike) -> Reals:
     Returns:
         float32, the shapes broadcast together.
     Source: ONNX LeakyRelu, PRelu.
+
+    Rule N48.
     """
     x = to_float32(x)
     with np.errstate(all="ignore"):

@@ -21,5 +21,7 @@ def clip(x: ArrayLike, low: float, high: float) -> Reals:
     Returns:
         float32, shape of `x`.
     Source: ONNX Clip.
+
+    Rule N49.
     """
     return at_most(at_least(to_float32(x), np.float32(low)), np.float32(high))

@@ -47,6 +47,8 @@ def erf(x: Reals) -> Reals:
     """Compute the error function, within 1.2e-7, with a relative error within 3e-7.
 
     Of the magnitude, with the sign of x: below 0.9 ``ERF(x^2) |x|``; beyond, ``1 - 2 Phi(-sqrt(2) |x|)``.
+
+    Rule N38.
     """
     magnitude = np.abs(x)
     small = polynomial(ERF, x * x) * magnitude

@@ -36,6 +36,8 @@ def exp(x: Reals) -> Reals:
 
     ``n = rne(x * log2(e))``, ``r = x - n * LN2_HIGH - n * LN2_LOW``, ``1 + r + r^2 EXP(r)``, times 2^n in two
     exact factors, so that a denormal result is rounded once.
+
+    Rule N37.
     """
     small = x < EXP_LOW
     y, n = _exp_fraction(at_most(np.where(small, np.float32(0), x), EXP_HIGH))

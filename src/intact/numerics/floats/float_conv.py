@@ -40,6 +40,8 @@ def float_conv(
     Raises:
         QuantValueError: Shapes do not fit.
     Source: ONNX Conv.
+
+    Rules N51, N55, N61.
     """
     x, w = to_float32(x), to_float32(w)
     fits = 3 <= x.ndim <= 5 and w.ndim == x.ndim and groups >= 1

@@ -83,6 +83,8 @@ def float_conv_transpose(
     Raises:
         QuantValueError: Shapes do not fit.
     Source: ONNX ConvTranspose.
+
+    Rule N51.
     """
     x, w = to_float32(x), to_float32(w)
     axes = list(zip(x.shape[2:], w.shape[2:], stride, dilation, output_padding, padding, strict=True))

@@ -27,6 +27,8 @@ def float_product(a: ArrayLike, b: ArrayLike, start: ArrayLike | None = None) ->
     Raises:
         QuantValueError: Shapes do not fit.
     Source: ONNX MatMul, Gemm.
+
+    Rules N51, N75.
     """
     left, right = to_float32(a), to_float32(b)
     if left.ndim < 2 or right.ndim < 2 or left.shape[-1] != right.shape[-2]:

@@ -23,6 +23,8 @@ def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Reals:
         float32, the shapes broadcast together. Of a NaN only that it is one is defined.
     Source: IEEE 754 fusedMultiplyAdd; S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums:
         proved algorithms using rounding to odd", 2008.
+
+    Rule N51.
     """
     with np.errstate(all="ignore"):
         product = np.asarray(to_float32(a).astype(np.float64) * to_float32(b))

@@ -30,4 +30,7 @@ FUNCTIONS: dict[str, Function] = {
     "mish": mish, "relu": relu, "sigmoid": sigmoid, "silu": silu, "sin": sin, "sinh": sinh,
     "softplus": softplus, "softsign": softsign, "sqrt": sqrt, "tanh": tanh,
 }  # fmt: skip
-"""The functions of one float, by the name that a step has for them."""
+"""The functions of one float, by the name that a step has for them.
+
+Rules N38, N42.
+"""

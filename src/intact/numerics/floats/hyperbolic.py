@@ -25,6 +25,8 @@ def tanh(x: Reals) -> Reals:
 
     Of the magnitude, with the sign of x: below 0.625 ``|x| + |x|^3 TANH(x^2)``; beyond,
     ``1 - 2 / (exp(min(2 |x|, 87)) + 1)``.
+
+    Rule N38.
     """
     magnitude, square = np.abs(x), x * x
     small = polynomial(TANH, square) * square * magnitude + magnitude
@@ -38,6 +40,8 @@ def sinh(x: Reals) -> Reals:
 
     Of the magnitude a, with the sign of x: ``SINH(a^2) a^2 a + a`` up to 1; beyond, ``e - 0.25 / e`` with
     ``e = e^a / 2``.
+
+    Rule N64.
     """
     magnitude = np.abs(x)
     square = magnitude * magnitude
@@ -49,7 +53,10 @@ def sinh(x: Reals) -> Reals:
 @float_function
 def cosh(x: Reals) -> Reals:
     """Compute the hyperbolic cosine as ``e + 0.25 / e`` with ``e = e^|x| / 2``, with a relative error
-    within 5e-7."""
+    within 5e-7.
+
+    Rule N64.
+    """
     e = _half_exp(np.abs(x))
     return np.asarray(e + QUARTER / e)
 
@@ -66,6 +73,8 @@ def asinh(x: Reals) -> Reals:
 
     Of the magnitude a, with the sign of x: ``log1p(a + a^2 / (1 + sqrt(a^2 + 1)))``, from 2^30 on
     ``log(a) + ln 2``.
+
+    Rule N64.
     """
     a = np.abs(x)
     square = a * a
@@ -78,6 +87,8 @@ def acosh(x: Reals) -> Reals:
     """Compute the inverse hyperbolic cosine, with a relative error within 4e-7; a NaN below 1.
 
     ``log1p(t + sqrt(t (t + 2)))`` with ``t = x - 1``, ``log(x) + ln 2`` from 2^30.
+
+    Rule N64.
     """
     t = x - ONE
     near = log1p(t + sqrt(t * (t + TWO)))
@@ -90,6 +101,8 @@ def atanh(x: Reals) -> Reals:
     """Compute the inverse hyperbolic tangent, with a relative error within 4e-7; infinite at 1, a NaN beyond.
 
     Of the magnitude a, with the sign of x: ``log1p((a + a) / (1 - a)) / 2``.
+
+    Rule N64.
     """
     a = np.abs(x)
     u = np.asarray((a + a) / (ONE - a), np.float32)

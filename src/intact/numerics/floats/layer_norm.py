@@ -34,6 +34,8 @@ def layer_norm(
         float32, shape of `x`.
     Raises:
         QuantValueError: Shapes do not fit.
+
+    Rules N41, N42, N55.
     """
     v = to_float32(x)
     if v.ndim == 0:

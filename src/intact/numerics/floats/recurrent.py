@@ -28,6 +28,8 @@ class StateWeights:
     Attributes:
         states: [gates * hidden, hidden].
         bias: [hidden]: where the last gate's sum over the state begins, apart from that over the input.
+
+    Rule N52.
     """
 
     states: Reals
@@ -98,7 +100,10 @@ _STEPS: Mapping[str, tuple[int, Step]] = {
     "rnn_tanh": (1, _simple_cell(tanh)),
 }
 GATES: Mapping[str, int] = {cell: gates for cell, (gates, _) in _STEPS.items()}
-"""The kinds of cells, and the number of gates of each."""
+"""The kinds of cells, and the number of gates of each.
+
+Rule N52.
+"""
 
 
 def recurrence(
@@ -119,6 +124,8 @@ def recurrence(
         y [steps, batch, hidden], the state h after each step and 0 behind the end of a row; h and c after the
         last step. All are float32.
     Source: ONNX LSTM, GRU, RNN.
+
+    Rules N52, N74.
     """
     steps, batch, _ = start.shape
     y, h, c = np.zeros((steps, *h.shape), np.float32), h.copy(), c.copy()

@@ -25,6 +25,8 @@ def lane_sum(x: ArrayLike) -> Reals:
         x: Reals [..., n].
     Returns:
         float32 [...].
+
+    Rule N39.
     """
     x = to_float32(x)
     rest = -x.shape[-1] % LANES
@@ -49,6 +51,8 @@ def sum_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals
         float32, shape of `x` without `axes`.
     Raises:
         QuantValueError: There is no such axis, or one is given twice.
+
+    Rules N50, N55.
     """
     x = to_float32(x)
     inner = _axes(x, axes)
@@ -63,6 +67,8 @@ def mean_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Real
     """Compute ``fl32(sum_over(x) / n)``, a true division by the number of elements. NORMATIVE.
 
     Args and errors are those of `sum_over`.
+
+    Rule N50.
     """
     x = to_float32(x)
     sums = sum_over(x, axes, keepdims)
@@ -74,6 +80,8 @@ def max_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals
     """Return the largest element, plus 0: never -0. A NaN gives a NaN, no element minus infinity. NORMATIVE.
 
     Args and errors are those of `sum_over`.
+
+    Rule N50.
     """
     return _extreme(np.maximum, -np.inf, x, axes, keepdims)
 
@@ -82,6 +90,8 @@ def min_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals
     """Return the smallest element, plus 0: never -0. A NaN gives a NaN, no element infinity. NORMATIVE.
 
     Args and errors are those of `sum_over`.
+
+    Rule N50.
     """
     return _extreme(np.minimum, np.inf, x, axes, keepdims)
 

@@ -30,6 +30,8 @@ def softmax(x: ArrayLike, axis: int = -1, gain: float = 1.0, mask: ArrayLike | N
         float32, shape of `x`.
     Raises:
         QuantValueError: `mask` does not broadcast to the shape of `x`, or there is no such axis.
+
+    Rules N40, N42.
     """
     x = to_float32(x)
     positive_axis(x, axis)

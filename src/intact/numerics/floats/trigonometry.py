@@ -28,13 +28,18 @@ def sin(x: Reals) -> Reals:
 
     With ``x = r + n pi / 2`` of `quarter_turns`, for n modulo 4: ``SIN(r^2) r^2 r + r`` with the
     sign of r, ``(COS(r^2) r^2 - 1/2) r^2 + 1``, and the negatives of both.
+
+    Rule N38.
     """
     return _sine_from(x, 0)
 
 
 @float_function
 def cos(x: Reals) -> Reals:
-    """Compute the cosine: `sin`, a quarter turn further."""
+    """Compute the cosine: `sin`, a quarter turn further.
+
+    Rule N38.
+    """
     return _sine_from(x, 1)
 
 
@@ -53,6 +58,8 @@ def atan(x: Reals) -> Reals:
 
     Of the magnitude a, with the sign of x: ``t = a > 1 ? 1 / a : a``, then ``ATAN(u^2) u^2 u + u`` of
     ``u = t > tan(pi / 8) ? (t - 1) / (t + 1) : t``, pi / 4 added to the former; where a > 1 that from pi / 2.
+
+    Rule N64.
     """
     magnitude = np.abs(x)
     above = magnitude > ONE
@@ -70,6 +77,8 @@ def asin(x: Reals) -> Reals:
 
     Of the magnitude a, with the sign of x: ``ASIN(a^2) a^2 a + a`` up to 0.5; beyond, pi / 2 less twice the
     same of ``sqrt((1 - a) / 2)``.
+
+    Rule N64.
     """
     magnitude = np.abs(x)
     far, y = _half_arc(magnitude)
@@ -78,7 +87,10 @@ def asin(x: Reals) -> Reals:
 
 @float_function
 def acos(x: Reals) -> Reals:
-    """Compute the arc cosine, within 4e-7, by the same halves as `asin`; a NaN beyond 1."""
+    """Compute the arc cosine, within 4e-7, by the same halves as `asin`; a NaN beyond 1.
+
+    Rule N64.
+    """
     far, y = _half_arc(np.abs(x))
     twice = TWO * y
     return np.where(far, np.where(x < 0, PI - twice, twice), HALF_PI - np.copysign(y, x))

@@ -14,7 +14,10 @@ REAL_DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def to_float32(x: ArrayLike) -> NDArray[np.float32]:
-    """Round `x` to float32, the dtype in which every formula of INTact is evaluated."""
+    """Round `x` to float32, the dtype in which every formula of INTact is evaluated.
+
+    Rule N14.
+    """
     with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite, and saturates
         return np.asarray(x).astype(np.float32, copy=False)
 
@@ -37,6 +40,8 @@ def quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantS
     Numerics: a true float32 division, ties to even, the zero point added after rounding; infinities saturate.
         Float formats clamp to the largest finite value before the cast.
     Source: ONNX QuantizeLinear (opset 21).
+
+    Rules N11, N15, N16, N17, N45, N62.
     """
     x = to_float32(x)
     _refuse_nan(x)
@@ -52,6 +57,8 @@ def quantize_reciprocal(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, s
     reciprocal is beyond float32, is an error too.
 
     Source: TensorRT documentation, quantization schemes ("uses the reciprocal scale").
+
+    Rule N35.
     """
     x = to_float32(x)
     _refuse_nan(x)
@@ -78,6 +85,8 @@ def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: Quan
     Raises:
         QuantValueError: `scale` is not positive and finite, `zero_point` is no code, or shapes do not fit.
     Source: ONNX DequantizeLinear (opset 21).
+
+    Rules N12, N17, N45.
     """
     q = np.asarray(q)
     scale = expand(positive_scale(scale), q.shape, spec)
@@ -98,6 +107,8 @@ def fake_quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: Q
     Raises:
         QuantValueError: `scale` is not positive and finite, `zero_point` is no code, or shapes do not fit.
     Numerics: computed in float32, rounded once to the dtype of `x`.
+
+    Rules N13, N14, N16, N17, N32, N33, N56.
     """
     original = np.asarray(x)
     x = to_float32(original)
@@ -123,6 +134,8 @@ def fake_quantize_grad(
     Returns:
         Shape and dtype of `grad`; 0 where `x` is NaN.
     Source: Bengio et al. 2013, straight-through estimator; pytorch_quantization's mask |x| <= amax.
+
+    Rule N18.
     """
     grad, x = np.asarray(grad), to_float32(x)
     low, high = expand(to_float32(low), x.shape, spec), expand(to_float32(high), x.shape, spec)
@@ -140,6 +153,8 @@ def representable_range(
         Two float32 arrays, the shapes broadcast together.
     Raises:
         QuantValueError: `zero_point` is no code.
+
+    Rule N18.
     """
     scale, zero_point = to_float32(scale), code_zero_point(zero_point, spec)
     low, high = np.int32(spec.qmin) - zero_point, np.int32(spec.qmax) - zero_point
@@ -148,7 +163,10 @@ def representable_range(
 
 
 def store(q: ArrayLike, spec: QuantSpec) -> NDArray:
-    """Convert codes of `quantize` to the storage dtype of their format: int8, uint4, float8_e4m3fn, ..."""
+    """Convert codes of `quantize` to the storage dtype of their format: int8, uint4, float8_e4m3fn, ...
+
+    Rule N3.
+    """
     return np.asarray(q).astype(spec.format.storage_dtype)
 
 

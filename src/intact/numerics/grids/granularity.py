@@ -16,6 +16,8 @@ def normalize_axes(shape: Shape, spec: QuantSpec) -> tuple[int, ...]:
 
     Raises:
         QuantValueError: An axis is out of range or given twice.
+
+    Rule N4.
     """
     rank = len(shape)
     axes = tuple(sorted(a + rank if a < 0 else a for a in spec.axes))
@@ -37,6 +39,8 @@ def granule_shape(shape: Shape, spec: QuantSpec) -> Shape:
         (64,)
         >>> granule_shape((4, 100), QuantSpec(axis=-1, block_size=32))
         (4, 4)
+
+    Rule N4.
     """
     axes = normalize_axes(shape, spec)
     if spec.block_size is None:
@@ -56,6 +60,8 @@ def expand(params: ArrayLike, shape: Shape, spec: QuantSpec) -> NDArray:
         An array that broadcasts to `shape`, dtype of `params`.
     Raises:
         QuantValueError: `params` has another shape than the granules of the tensor.
+
+    Rule N4.
     """
     params = np.asarray(params)
     if params.size == 1:

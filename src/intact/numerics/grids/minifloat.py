@@ -20,6 +20,8 @@ def round_to_format(x: NDArray[np.float32], fmt: Format) -> NDArray[np.float32]:
         float32 values of the grid, shape of `x`.
     Source: OCP 8-bit Floating Point Specification 1.0; OCP Microscaling Formats 1.0 (e2m1);
         ONNX Cast with saturate = 1.
+
+    Rule N2.
     """
     clamped = np.clip(x, np.float32(fmt.qmin), np.float32(fmt.qmax))
     if fmt.name == "fp4e2m1":

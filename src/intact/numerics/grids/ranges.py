@@ -24,6 +24,8 @@ def scale_from_amax(amax: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
         QuantValueError: `amax` is negative, NaN or infinite.
     Numerics: one float32 division. `amax` at or below 2**-24 gives 1.
     Source: ONNX QuantizeLinear; TensorRT explicit quantization, symmetric scheme.
+
+    Rules N5, N7, N8, N36.
     """
     amax = _finite(amax, "amax")
     if (amax < 0).any():
@@ -53,6 +55,8 @@ def affine_from_range(
             format is a float format.
     Numerics: float32 throughout, ties to even. A width at or below 2**-24 gives scale 1, zero point 0.
     Source: ONNX QuantizeLinear; Jacob et al. 2018, section 2.1.
+
+    Rules N6, N7, N8, N36.
     """
     if spec.format.is_float:
         raise QuantValueError(
@@ -85,6 +89,8 @@ def inverse_scale_view(amax: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
         spec: The target grid.
     Returns:
         float32, shape of `amax`; 1 where the range is zero.
+
+    Rule N34.
     """
     amax = np.asarray(amax, np.float32)
     safe = np.where(amax <= ZERO_RANGE, np.float32(1), amax)

@@ -12,7 +12,10 @@ from intact.spec import QuantSpec
 
 SHORT_BITS = 4
 """With 4 bits the product of two dequantized bytes fits float32's 24 exactly, and sums of such products
-stay exact up to 2^16 steps: frameworks that add in different orders get the same sum."""
+stay exact up to 2^16 steps: frameworks that add in different orders get the same sum.
+
+Rule N9.
+"""
 
 
 def short_amax(amax: ArrayLike, spec: QuantSpec, bits: int = SHORT_BITS) -> NDArray[np.float32]:
@@ -31,6 +34,8 @@ def short_amax(amax: ArrayLike, spec: QuantSpec, bits: int = SHORT_BITS) -> NDAr
         QuantValueError: `bits` is out of range, or `amax` is negative, NaN or infinite.
     Numerics: ``scale_from_amax`` of the result is the short scale exactly. Where the result would leave
         float32, `amax` stays as it is.
+
+    Rule N9.
     """
     amax = np.asarray(amax, np.float32)
     with np.errstate(over="ignore"):
@@ -55,6 +60,8 @@ def short_range(
     Raises:
         QuantValueError: As for `affine_from_range`, or `bits` is out of range.
     Numerics: ``affine_from_range`` of the result gives the short scale exactly.
+
+    Rule N9.
     """
     low, high = np.asarray(rmin, np.float32), np.asarray(rmax, np.float32)
     scale, zero_point = affine_from_range(low, high, spec)
@@ -98,6 +105,8 @@ def midway_bias(
     Raises:
         QuantValueError: A scale is not positive and finite.
     Numerics: exact; every number is a multiple of g/2, below 2^29 of them and thus of 53 bits.
+
+    Rule N9.
     """
     bias = np.asarray(bias, np.float32)
     x, w, y = (positive_scale(s).astype(np.float64) for s in (x_scale, w_scale, y_scale))

@@ -20,6 +20,8 @@ def absmax(x: ArrayLike, axis: int | tuple[int, ...] | None = None) -> NDArray[n
     Returns:
         float32, the sizes of the kept axes in ascending order. NaN where a granule holds a NaN, 0 where
         it is empty.
+
+    Rule N10.
     """
     x = np.abs(to_float32(x))
     return np.asarray(np.max(x, axis=_inner_axes(x.shape, axis), initial=np.float32(0)))
@@ -32,6 +34,8 @@ def minmax(
 
     Arguments and shape as for `absmax`. An empty granule gives (inf, -inf), the identity of a merge. A
     zero comes out positive, because which of two zeros is the smaller depends on their order.
+
+    Rule N10.
     """
     x = to_float32(x)
     axes = _inner_axes(x.shape, axis)
@@ -52,6 +56,8 @@ def count_pow2(x: ArrayLike, exponent: int, bins: int) -> tuple[NDArray[np.int64
         bins: Number of bins.
     Returns:
         (negative, positive), int64 [bins] each. Zeros of either sign count as positive.
+
+    Rule N10.
     """
     x = to_float32(x).reshape(-1)
     magnitude = np.abs(x).astype(np.float64) * 2.0**-exponent
@@ -76,6 +82,8 @@ def count_fixed(x: ArrayLike, width: float, bins: int) -> NDArray[np.int64]:
         int64 [bins].
     Raises:
         QuantValueError: `width` is not a positive finite float32.
+
+    Rule N10.
     """
     if not 0 < np.float32(width) < np.inf:
         raise QuantValueError(

@@ -29,6 +29,8 @@ def accumulator_bound(
     Returns:
         int64 [out]. The layer fits an int32 accumulator where this is below 2**31, in any order of
         summation, because intermediate sums may wrap around.
+
+    Rule N20.
     """
     reach = max(abs(int(end) - int(x_zero_point)) for end in x_range)
     magnitudes = np.abs(subtract_weight_zero_points(w, w_zero_point))
@@ -44,6 +46,8 @@ def prove_accumulator(bound: ArrayLike) -> None:
 
     Raises:
         QuantValueError: A channel can overflow an int32 accumulator; the worst one is named.
+
+    Rule N20.
     """
     bound = np.asarray(bound)
     if (bound >= ACCUMULATOR_LIMIT).any():

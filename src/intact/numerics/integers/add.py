@@ -35,6 +35,8 @@ def add(
         bounds: (low, high) codes from `activation_bounds`, for a Relu or Clip behind it.
     Returns:
         int32 codes, the shapes broadcast together.
+
+    Rule N26.
     """
     reals = reals_of(a, a_affine) + reals_of(b, b_affine)
     return to_codes(reals / positive_scale(y_affine[0]), y_affine[1], spec, bounds)

@@ -48,6 +48,8 @@ def conv(
     Raises:
         QuantValueError: Codes are not integers, the shapes do not fit, or a sum leaves int32.
     Source: ONNX ConvInteger, Conv.
+
+    Rules N19, N30, N46, N61.
     """
     x, w = subtract_zero_point(x, x_zero_point, "x"), subtract_weight_zero_points(w, w_zero_point)
     _check(x.shape, w.shape, groups)

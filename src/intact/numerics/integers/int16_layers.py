@@ -21,6 +21,8 @@ def join_sums(high: ArrayLike, low: ArrayLike, shift: int = 0) -> NDArray[np.int
         int32, shape of `high`.
     Raises:
         QuantValueError: A sum leaves int32.
+
+    Rule N62.
     """
     half = 1 << shift >> 1
     whole = (256 * np.asarray(high, np.int64) + np.asarray(low, np.int64) + half) >> shift
@@ -32,6 +34,8 @@ def shift_of_sums(bound: ArrayLike) -> int:
 
     Args:
         bound: The largest magnitude of the sums, any shape, from `accumulator_bound`.
+
+    Rule N62.
     """
     most, shift = int(np.asarray(bound).max(initial=0)), 0
     while (most >> shift) + 1 >= ACCUMULATOR_LIMIT:

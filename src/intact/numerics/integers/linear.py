@@ -31,6 +31,8 @@ def linear(
     Raises:
         QuantValueError: Codes are not integers, the shapes do not fit, or a sum leaves int32.
     Source: ONNX MatMulInteger, Gemm; exact because every partial sum is an integer below 2**53.
+
+    Rules N19, N30.
     """
     rows, columns = subtract_zero_point(x, x_zero_point, "x"), subtract_weight_zero_points(w, w_zero_point)
     if columns.ndim != 2 or rows.ndim < 1 or rows.shape[-1] != columns.shape[1]:

@@ -22,6 +22,8 @@ def matmul(a: ArrayLike, b: ArrayLike, a_zero_point: int, b_zero_point: int) -> 
     Raises:
         QuantValueError: Codes are not integers, the shapes do not fit, or a sum leaves int32.
     Source: ONNX MatMulInteger.
+
+    Rule N19.
     """
     left, right = subtract_zero_point(a, a_zero_point, "a"), subtract_zero_point(b, b_zero_point, "b")
     if left.ndim < 2 or right.ndim < 2 or left.shape[-1] != right.shape[-2]:

@@ -29,6 +29,8 @@ def multipliers(
         float32, one number or [channels].
     Raises:
         QuantValueError: A scale is not positive and finite, or the result is not below 2**95.
+
+    Rule N21.
     """
     product = _float64(x_scale) * _float64(w_scale) * np.asarray(gain, np.float64)
     return _to_float32(product / _float64(y_scale), "multiplier")
@@ -44,6 +46,8 @@ def scale_bias(bias: ArrayLike, y_scale: ArrayLike = 1.0) -> NDArray[np.float32]
         float32, shape of `bias`.
     Raises:
         QuantValueError: The scale is not positive and finite, or the result is not below 2**95.
+
+    Rule N21.
     """
     return _to_float32(np.asarray(bias, np.float64) / _float64(y_scale), "bias")
 
@@ -60,6 +64,8 @@ def ratio(in_scale: ArrayLike, out_scale: ArrayLike, count: ArrayLike = 1) -> ND
         float32, the shapes broadcast together.
     Raises:
         QuantValueError: A scale is not positive and finite, or the result is not below 2**95.
+
+    Rule N21.
     """
     return _to_float32(_float64(in_scale) / (np.asarray(count, np.float64) * _float64(out_scale)), "ratio")
 
@@ -81,6 +87,8 @@ def fold_batchnorm(
         (gain, shift), float32 [channels]; a gain may be negative.
     Raises:
         QuantValueError: ``var + eps`` is not positive.
+
+    Rules N29, N44, N47.
     """
     spread = np.asarray(var, np.float32) + np.float32(eps)
     if not (spread > 0).all():

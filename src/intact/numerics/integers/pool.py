@@ -50,6 +50,8 @@ def avg_pool(
     Raises:
         QuantValueError: The shapes do not fit, or a window holds nothing to count.
     Source: ONNX AveragePool, GlobalAveragePool.
+
+    Rule N27.
     """
     q = subtract_zero_point(x, x_affine[1], "x")
     window = _window(q, kernel, stride, padding, dilation, ceil_mode)
@@ -81,6 +83,8 @@ def max_pool(
     Raises:
         QuantValueError: The shapes do not fit, or a window holds nothing but padding.
     Source: ONNX MaxPool.
+
+    Rule N27.
     """
     q = subtract_zero_point(x, 0, "x")
     window = _window(q, kernel, stride, padding, dilation, ceil_mode)
@@ -109,6 +113,8 @@ def float_max_pool(
     Raises:
         QuantValueError: The shapes do not fit, or a window holds nothing but padding.
     Source: ONNX MaxPool.
+
+    Rule N27.
     """
     window = _window(x, kernel, stride, padding, dilation, ceil_mode)
     _count(window, x, padding_counts=0)

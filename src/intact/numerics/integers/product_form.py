@@ -67,6 +67,8 @@ def product_form(
         gain: The factor and offset behind the bias.
     Returns:
         (M, B), float32 [channels]; None where some channel has no such pair.
+
+    Rule N22.
     """
     layer = _layer(multiplier, bias, y_scale, most, gain)
     slope = layer.multiplier.astype(np.float64) * layer.factor

@@ -16,6 +16,7 @@ from intact.spec import QuantSpec
 
 Bounds = tuple[int, int]
 NO_OFFSET = -0.0
+"""Stands where there is no shift: adding it changes no number (N44)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Gain:
 
     Attributes:
         factor, offset: float32, one number or [channels]. Adding -0 changes no number, and no zero's sign.
+
+    Rules N29, N44.
     """
 
     factor: ArrayLike
@@ -81,6 +84,8 @@ def requantize(
     Numerics: separate float32 operations, from left to right, never fused; a true division; ties to even;
         clamp before cast.
     Source: ONNX DequantizeLinear, Conv (Gemm, MatMul), Add and QuantizeLinear, in float32.
+
+    Rules N22, N23, N32, N33, N47, N48.
     """
     epilogue: dict[str, Any] = {"gain": gain, "quotient": quotient, "residual": residual, "slope": slope}
     real = to_real(acc, multiplier, bias, axis=axis, **epilogue)
@@ -104,6 +109,8 @@ def requantize_by_product(
         multiplier, bias: M and B from `product_form`, which proves that both forms give the same codes.
     Returns:
         int32 codes, shape of `acc`.
+
+    Rule N22.
     """
     return to_codes(to_real(acc, multiplier, bias, axis=axis), zero_point, spec, bounds)
 
@@ -137,6 +144,8 @@ def to_real(
         float32, shape of `acc`.
     Raises:
         QuantValueError: The channels do not fit.
+
+    Rules N23, N25, N44.
     """
     acc = np.asarray(acc)
     product = acc.astype(np.float32) * _per_channel(multiplier, acc.shape, axis, "multiplier")
@@ -163,6 +172,8 @@ def to_codes(
         zero_point, spec, bounds: As for `requantize`.
     Returns:
         int32 codes, shape of `steps`.
+
+    Rule N22.
     """
     if spec.format.is_float:
         raise QuantValueError(
@@ -187,6 +198,8 @@ def activation_bounds(
         scale, zero_point, spec: Output scale (float32), zero point and grid, per-tensor.
     Returns:
         (low, high), codes of `spec`.
+
+    Rule N24.
     """
     return int(quantize(lower, scale, zero_point, spec)), int(quantize(upper, scale, zero_point, spec))
 

@@ -22,5 +22,7 @@ def rescale(q: ArrayLike, in_affine: Affine, out_affine: Affine, spec: QuantSpec
         spec: The output grid, an integer format.
     Returns:
         int32 codes, shape of `q`.
+
+    Rules N28, N43.
     """
     return to_codes(reals_of(q, in_affine) / positive_scale(out_affine[0]), out_affine[1], spec)

@@ -18,6 +18,8 @@ def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
         block: A slice of b columns.
     Returns:
         float64 [groups, b] and [groups, b, b], symmetric.
+
+    Rule N63.
     """
     rows = x[:, :, block].astype(np.float64)
     groups, _, size = rows.shape
@@ -37,6 +39,8 @@ def unit_factor(matrices: Doubles) -> Doubles:
         matrices: float64 [groups, b, b], positive definite.
     Returns:
         float64 [groups, b, b].
+
+    Rule N63.
     """
     rest, factors = matrices.copy(), np.zeros(matrices.shape)
     for j in reversed(range(matrices.shape[1])):
@@ -61,6 +65,8 @@ def round_together(rows: Doubles, steps: Doubles, factors: Doubles, low: float, 
     Returns:
         Points of the grid, float64, shape of `rows`.
     Source: LDLQ, Chee et al. 2023, section 3.2.
+
+    Rule N63.
     """
     targets, points = rows.copy(), np.empty(rows.shape)
     for i in range(rows.shape[2]):
@@ -79,6 +85,8 @@ def quadratic_forms(rows: Doubles, matrices: Doubles) -> Doubles:
         matrices: H, symmetric, float64 [groups, b, b].
     Returns:
         float64 [groups, outputs].
+
+    Rule N63.
     """
     products, forms = np.zeros(rows.shape), np.zeros(rows.shape[:2])
     for i in range(rows.shape[2]):

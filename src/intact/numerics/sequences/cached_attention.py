@@ -30,6 +30,8 @@ def tokens_before(last: ArrayLike, tokens: int) -> Counts:
     Returns:
         int64 [batch].
     Source: seqlens_k of com.microsoft's GroupQueryAttention.
+
+    Rule N71.
     """
     return np.maximum(np.asarray(last, np.int64).reshape(-1) + 1 - tokens, 0)
 
@@ -50,6 +52,8 @@ def write_cache(
         The rows [batch, heads, room, size] of that dtype; of int8 [batch, heads, room, size + 4].
     Raises:
         QuantValueError: There is no room for the new tokens.
+
+    Rule N72.
     """
     added = _stored_rows(to_float32(new).swapaxes(1, 2), dtype)
     batch, heads, tokens, width = added.shape
@@ -75,7 +79,10 @@ def _stored_rows(rows: Reals, dtype: str) -> NDArray[Any]:
 
 
 def cache_reals(cache: NDArray[Any]) -> Reals:
-    """Return what the rows of a cache mean, float32 [batch, heads, room, size]: ``fl32(code * scale)``."""
+    """Return what the rows of a cache mean, float32 [batch, heads, room, size]: ``fl32(code * scale)``.
+
+    Rule N72.
+    """
     if cache.dtype != np.int8:
         return to_float32(cache)
     scales = np.ascontiguousarray(cache[..., -SCALE_BYTES:]).view("<f4")
@@ -104,6 +111,8 @@ def cached_attention(
         float32 [batch, tokens, heads, value size].
     Source: "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints";
     "Longformer" (windows); Gemma 2 (cap).
+
+    Rule N72.
     """
     q, keys, values = to_float32(q), cache_reals(keys), cache_reals(values)
     batch, tokens, heads, _ = q.shape

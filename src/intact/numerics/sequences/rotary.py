@@ -28,6 +28,8 @@ def rotary_embedding(
     Raises:
         QuantValueError: A position is out of range, or heads are shorter than their pairs.
     Source: "RoFormer: Enhanced Transformer with Rotary Position Embedding"; ONNX RotaryEmbedding.
+
+    Rule N71.
     """
     x, rows = to_float32(x), np.asarray(positions)
     angles = [to_float32(table) for table in (cosines, sines)]

@@ -30,6 +30,8 @@ def exact_functions(model: nn.Module) -> Iterator[None]:
     """Make torch functions return the engine's bits inside the context, if `model` is in evaluation mode.
 
     Graphs that are recorded, and transforms of `torch.func`, get torch's own functions.
+
+    Rule N65.
     """
     recorded = is_tracing() or is_in_functorch()
     if model.training or recorded or is_suspended() or getattr(_local, "open", False):

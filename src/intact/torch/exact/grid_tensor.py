@@ -33,6 +33,8 @@ class GridTensor(CarriesGrid):
 
     Functions that only move elements return another one. All others return ordinary tensors, and so do
     copies, pickles and whatever a tracer records.
+
+    Rule N65.
     """
 
     @classmethod
