@@ -18,6 +18,7 @@ from intact.cli.verbs import (
     explain,
     kernels,
     language_models,
+    onnxruntime_programs,
     quantize,
     quickstart,
     report,
@@ -50,6 +51,7 @@ VERBS: dict[str, Callable[..., None]] = {
 }
 GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "cache": ("Translate between TensorRT's calibration caches and explicit Q/DQ files.", cache.VERBS),
+    "ort": ("Programs that call onnxruntime: what became of their models.", onnxruntime_programs.VERBS),
     "lm": ("Language models: quantize, run, chat, compare, serve.", language_models.VERBS),
 }
 

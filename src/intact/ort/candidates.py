@@ -1,0 +1,172 @@
+"""Quantizes a model in several ways, the fastest first, and measures each: what a trial's process does."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import IntactError
+
+if TYPE_CHECKING:
+    from intact.engine import Engine
+
+Batch = Mapping[str, NDArray[Any]]
+
+_SECONDS = 1.5
+"""The time that a comparison of speed takes, besides the first runs."""
+_LEAST_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """Describes a model to quantize.
+
+    Attributes:
+        source: The path of the model, or its bytes.
+        threads: Of a run; None: as many as the process may use.
+        level: ONNX Runtime's optimization level of the program's session.
+        has_codes: The model is quantized already.
+        calibration, holdout: Inputs by name.
+        output_names: In the session's order.
+        new_shape_share: The share of the program's runs whose shapes come for the first time.
+    """
+
+    source: str | bytes
+    threads: int | None
+    level: int
+    has_codes: bool
+    calibration: Sequence[Batch]
+    holdout: Sequence[Batch]
+    output_names: Sequence[str]
+    new_shape_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Holds one way to run a model in the engine, and how it compares.
+
+    Attributes:
+        name: How it was quantized, in words.
+        engine: What runs it; None: it could not be built.
+        outputs: Of the hold-out inputs.
+        speedup: ONNX Runtime's time divided by the engine's.
+        in_float: Layers in float, and why, one a line.
+        failure: Why there is no engine.
+    """
+
+    name: str
+    engine: Engine | None = None
+    outputs: Sequence[Batch] = ()
+    speedup: float = 0.0
+    in_float: Sequence[str] = field(default_factory=tuple)
+    failure: str = ""
+
+
+def candidates(job: TrialJob) -> Iterator[Candidate]:
+    """Yield the ways to quantize a model, the one that is probably fastest first."""
+    ways: dict[str, Callable[[], tuple[Any, list[str]]]]
+    if job.has_codes:
+        ways = {"codes of the file": partial(_as_is, job)}
+    else:
+        ways = {
+            "int8": partial(_quantized, job),
+            "int8, 16 bits where needed": partial(_quantized, job, bits16="auto"),
+            "int8, worst layers in float": partial(_quantized, job, float_budget=1.0),
+            "int8 weights in blocks, inputs quantized in each run": partial(_in_blocks, job),
+        }
+    for name, quantize in ways.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield _candidate(job, name, quantize)
+        except Exception as error:  # whatever it is, the program has ONNX Runtime
+            yield Candidate(name, failure=describe_error(error))
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error in one line: INTact's own have their kind in them."""
+    if isinstance(error, IntactError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
+
+def _candidate(job: TrialJob, name: str, quantize: Callable[[], tuple[Any, list[str]]]) -> Candidate:
+    from intact.engine import compile
+
+    model, in_float = quantize()
+    engine = compile(model, threads=job.threads)
+    outputs = [
+        {key: results[key] for key in job.output_names} for results in (engine.run(b) for b in job.holdout)
+    ]
+    return Candidate(name, engine, outputs, _speedup(job, engine), in_float)
+
+
+def _as_is(job: TrialJob) -> tuple[Any, list[str]]:
+    return job.source, []
+
+
+def _quantized(job: TrialJob, **options: Any) -> tuple[Any, list[str]]:
+    from intact.ptq import quantize
+
+    result = quantize(job.source, list(job.calibration), progress=False, **options)
+    in_float = [f"{name}: {why}" for part in result.parts.values() for name, why in part.in_float.items()]
+    return result.model, in_float
+
+
+def _in_blocks(job: TrialJob) -> tuple[Any, list[str]]:
+    from intact.ptq import quantize_weights
+
+    result = quantize_weights(
+        job.source, weights="int8", block=32, activations="dynamic-int8", progress=False
+    )
+    return result.model, [f"{name}: {why}" for name, why in result.in_float.items()]
+
+
+def _speedup(job: TrialJob, engine: Engine) -> float:
+    """Return ONNX Runtime's time divided by the engine's, on the hold-out inputs by turns.
+
+    The first run with new shapes binds memory and may pack weights. It counts as often as the program's runs
+    have new shapes.
+    """
+    session = _float_session(job)
+    names = list(job.output_names)
+    runs = (lambda batch: session.run(names, dict(batch)), engine.run)
+    _ = [run(job.holdout[0]) for run in runs]  # weights are packed once
+    first = _seconds(runs, job.holdout)
+    best, begin = first, time.perf_counter()
+    for rounds in range(1000):
+        if rounds >= _LEAST_ROUNDS and time.perf_counter() - begin > _SECONDS:
+            break
+        best = np.minimum(best, _seconds(runs, job.holdout))
+    share = job.new_shape_share
+    expected = share * first.sum(axis=1) + (1 - share) * best.sum(axis=1)
+    return float(expected[0] / max(expected[1], 1e-9))
+
+
+def _seconds(runs: Sequence[Callable[[Batch], Any]], batches: Sequence[Batch]) -> NDArray[np.float64]:
+    """Return the seconds of each run: [runs, batches]."""
+    seconds = np.empty((len(runs), len(batches)))
+    for column, batch in enumerate(batches):
+        for row, run in enumerate(runs):
+            begin = time.perf_counter()
+            run(batch)
+            seconds[row, column] = time.perf_counter() - begin
+    return seconds
+
+
+def _float_session(job: TrialJob) -> Any:
+    """Return a session like the program's."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = job.threads or 0
+    options.graph_optimization_level = ort.GraphOptimizationLevel(job.level)
+    options.log_severity_level = 4
+    return ort.InferenceSession(job.source, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,160 @@
+"""Compares the engine's outputs with float's, and decides whether a program may get them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.ort.policies import Policy
+
+Arrays = Mapping[str, NDArray[Any]]
+
+LEAST_ROWS = 200
+"""Rows that are needed before a share of equal largest scores says anything about 99.5%."""
+LEAST_SCORE_DB = 12.0
+"""Decibels below which equal largest scores are not enough: the scores themselves are read, too."""
+
+
+@dataclass
+class OutputErrors:
+    """Sums up the errors of one output.
+
+    Attributes:
+        signal, noise: Sums of squares, of float's values and of the differences.
+        rows, equal_rows: Of scores: rows, and those whose largest value is where float has it.
+        is_score: Whether all rows so far were scores: not negative, with a sum of 1.
+        mismatch: What else differs: shape, dtype, integers, NaN; "" for nothing.
+    """
+
+    signal: float = 0.0
+    noise: float = 0.0
+    rows: int = 0
+    equal_rows: int = 0
+    is_score: bool = True
+    mismatch: str = ""
+
+    @property
+    def decibels(self) -> float:
+        """Signal to noise in dB."""
+        if self.noise == 0:
+            return math.inf
+        return 10 * math.log10(self.signal / self.noise) if self.signal > 0 else -math.inf
+
+    @property
+    def agreement(self) -> float | None:
+        """The share of rows whose largest score is equal; None where the output holds no scores."""
+        return self.equal_rows / self.rows if self.is_score and self.rows else None
+
+    def add(self, reference: NDArray[Any], candidate: NDArray[Any]) -> None:
+        """Compare one run's output with float's."""
+        if reference.shape != candidate.shape or reference.dtype != candidate.dtype:
+            self.mismatch = (
+                f"{candidate.dtype} {list(candidate.shape)} for {reference.dtype} {list(reference.shape)}"
+            )
+            return
+        if reference.dtype.kind != "f":
+            self._add_integers(reference, candidate)
+            return
+        left, right = reference.astype(np.float64), candidate.astype(np.float64)
+        finite = np.isfinite(left)
+        if not np.array_equal(left[~finite], right[~finite], equal_nan=True):
+            self.mismatch = "NaN or infinities where float has none, or the other way round"
+            return
+        left, right = left[finite], right[finite]
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.signal += float(np.sum(left * left))
+            self.noise += float(np.sum((left - right) ** 2))
+        if not math.isfinite(self.noise):
+            self.mismatch = "NaN or infinities where float has none"
+        self._add_scores(reference, candidate)
+
+    def _add_integers(self, reference: NDArray[Any], candidate: NDArray[Any]) -> None:
+        """Count equal elements: labels, token ids, booleans; each is a row of its own."""
+        self.is_score = self.is_score and self.signal == 0
+        self.rows += reference.size
+        self.equal_rows += int(np.count_nonzero(reference == candidate))
+        self.noise = float(self.rows - self.equal_rows)
+        self.signal = float(self.rows)
+
+    def _add_scores(self, reference: NDArray[Any], candidate: NDArray[Any]) -> None:
+        if reference.ndim < 2 or reference.shape[-1] < 2 or not reference.size:
+            self.is_score = False
+            return
+        rows = reference.reshape(-1, reference.shape[-1])
+        sums = rows.sum(axis=1, dtype=np.float64)
+        if rows.min() < -1e-6 or float(np.abs(sums - 1).max()) > 1e-2:
+            self.is_score = False
+            return
+        candidate_rows = candidate.reshape(rows.shape)
+        self.rows += len(rows)
+        self.equal_rows += int(np.count_nonzero(rows.argmax(axis=1) == candidate_rows.argmax(axis=1)))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Says whether outputs are close enough.
+
+    Attributes:
+        is_close: Whether they are.
+        decibels: Of the worst output; inf where all are equal. With a metric: its number.
+        agreement: The least share of equal largest scores; None where no output holds scores.
+        why: What failed, in words; "" where nothing did.
+    """
+
+    is_close: bool
+    decibels: float
+    agreement: float | None = None
+    why: str = ""
+
+
+def compare_outputs(pairs: Sequence[tuple[Arrays, Arrays]], rules: Policy) -> Verdict:
+    """Compare runs: each pair is (outputs in float, outputs of the engine), by name."""
+    if rules.metric is not None:
+        return _by_metric(pairs, rules)
+    errors: dict[str, OutputErrors] = {}
+    for reference, candidate in pairs:
+        for name, array in reference.items():
+            errors.setdefault(name, OutputErrors()).add(array, candidate[name])
+    return verdict_of(errors, rules)
+
+
+def verdict_of(errors: Mapping[str, OutputErrors], rules: Policy) -> Verdict:
+    """Return the verdict on errors of all outputs."""
+    decibels = min((output.decibels for output in errors.values()), default=math.inf)
+    shares = [share for output in errors.values() if (share := output.agreement) is not None]
+    failures = []
+    for name, output in errors.items():
+        if output.mismatch:
+            failures.append(f"output '{name}': {output.mismatch}")
+        elif not _is_close(output, rules):
+            share = "" if output.agreement is None else f", {output.agreement:.2%} of largest scores equal"
+            failures.append(f"output '{name}' has {output.decibels:.1f} dB{share}")
+    return Verdict(not failures, decibels, min(shares, default=None), "; ".join(failures[:3]))
+
+
+def _is_close(output: OutputErrors, rules: Policy) -> bool:
+    if output.decibels >= rules.accuracy:
+        return True
+    share = output.agreement
+    if share is None or output.rows < LEAST_ROWS:
+        return False
+    return share >= rules.agreement and output.decibels >= LEAST_SCORE_DB
+
+
+def _by_metric(pairs: Sequence[tuple[Arrays, Arrays]], rules: Policy) -> Verdict:
+    assert rules.metric is not None
+    try:
+        values = [float(rules.metric(reference, candidate)) for reference, candidate in pairs]
+    except Exception as error:  # the program's own function: its errors must not reach a run
+        return Verdict(False, -math.inf, None, f"{rules.metric_name} raised {type(error).__name__}: {error}")
+    least = min(values, default=math.inf)
+    if not least >= rules.accuracy:
+        return Verdict(
+            False, least, None, f"{rules.metric_name} is {least:.4g}, less than {rules.accuracy:g}"
+        )
+    return Verdict(True, least)

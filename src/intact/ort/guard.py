@@ -1,0 +1,108 @@
+"""`Guard`: computes some of the engine's runs in float, too, and says when they drop below the gate."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from intact.ort.gate import Arrays, OutputErrors, Verdict, compare_outputs
+from intact.ort.policies import Policy
+
+WINDOW = 8
+"""Guarded runs that are looked at together."""
+_LEAST_WINDOW = 4
+_WINDOW_SLACK_DB = 1.5
+"""What so few runs may miss the gate by, which was measured on others."""
+_RUN_SLACK_DB = 6.0
+"""What one run alone may miss it by."""
+_LONG_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class GuardedRun:
+    """Holds copies of a run of the engine.
+
+    Attributes:
+        inputs, outputs: Arrays by name.
+    """
+
+    inputs: Arrays
+    outputs: Arrays
+
+
+class Guard:
+    """Counts runs, and keeps the errors of those that were computed twice.
+
+    The first runs after the swap are guarded more often: runs 1, 2, 4, 8 and so on.
+
+    Args:
+        rules: The program's policy.
+        decibels: What the gate measured.
+    """
+
+    def __init__(self, rules: Policy, decibels: float) -> None:
+        self._rules = rules
+        self._floor = min(rules.accuracy, decibels)
+        self._next, self._gap = 1, 1
+        self._longest_gap = rules.guard
+        self._window: deque[dict[str, OutputErrors]] = deque(maxlen=WINDOW)
+        self._metrics: deque[float] = deque(maxlen=WINDOW)
+
+    def is_due(self, number: int) -> bool:
+        """Return whether this run of the engine, counted from 1, is to be computed in float, too."""
+        if number < self._next:
+            return False
+        self._next = number + self._gap
+        self._gap = min(2 * self._gap, self._longest_gap)
+        return True
+
+    def note_seconds(self, seconds: float) -> None:
+        """Guard less often where a run in float takes long."""
+        self._longest_gap = int(self._rules.guard * min(10.0, max(1.0, seconds / _LONG_SECONDS)))
+
+    def check(self, run: GuardedRun, reference: Arrays) -> str:
+        """Compare a run with float; return why the engine has to go, "" where it may stay."""
+        if self._rules.metric is not None:
+            return self._check_metric(compare_outputs([(reference, run.outputs)], self._rules))
+        errors: dict[str, OutputErrors] = {}
+        for name, array in reference.items():
+            errors[name] = OutputErrors()
+            errors[name].add(array, run.outputs[name])
+        self._window.append(errors)
+        if why := self._why(errors, _RUN_SLACK_DB):
+            return why
+        if any(output.decibels < self._floor for output in errors.values()):
+            self._next, self._gap = 0, 1  # suspicious: look at the next run
+        return self._why(self._sums(), _WINDOW_SLACK_DB) if len(self._window) >= _LEAST_WINDOW else ""
+
+    def _check_metric(self, verdict: Verdict) -> str:
+        self._metrics.append(verdict.decibels)
+        mean = sum(self._metrics) / len(self._metrics)
+        if mean >= self._rules.accuracy:
+            return ""
+        return verdict.why or f"{self._rules.metric_name} fell to {mean:.4g}"
+
+    def _why(self, errors: dict[str, OutputErrors], slack: float) -> str:
+        for name, output in errors.items():
+            if output.mismatch:
+                return f"output '{name}': {output.mismatch}"
+            share = output.agreement
+            is_equal = share is not None and share >= self._rules.agreement
+            if output.decibels < self._floor - slack and not (
+                is_equal and output.decibels >= self._floor / 2
+            ):
+                return f"output '{name}' fell to {output.decibels:.1f} dB on inputs of the program"
+        return ""
+
+    def _sums(self) -> dict[str, OutputErrors]:
+        """Return the errors of all runs in the window, summed up."""
+        sums: dict[str, OutputErrors] = {}
+        for errors in self._window:
+            for name, output in errors.items():
+                total = sums.setdefault(name, OutputErrors())
+                total.signal += output.signal
+                total.noise += output.noise
+                total.rows += output.rows
+                total.equal_rows += output.equal_rows
+                total.is_score &= output.is_score
+        return sums

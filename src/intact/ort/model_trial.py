@@ -1,0 +1,238 @@
+"""`ModelTrial`: quantizes a model behind a program's back, and decides by the gate whether it is used."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from intact.ort.array_messages import Batch
+from intact.ort.background import background
+from intact.ort.candidates import TrialJob, describe_error
+from intact.ort.engine_results import TrialResult, load_result, meets, needed_speed
+from intact.ort.gate import Verdict, compare_outputs
+from intact.ort.model_identity import ModelIdentity
+from intact.ort.policies import Policy
+from intact.ort.result_cache import ModelRecord, ResultCache
+from intact.ort.samples import RunSample, SampleStore, split_holdout
+from intact.ort.session_signature import SessionSignature
+from intact.ort.trial import CandidateReport, ProcessTrial, Trial, start_trial
+
+_POLL_SECONDS = 1.0
+
+
+@dataclass
+class _Findings:
+    """Collects what candidates have shown.
+
+    Attributes:
+        record: Of the best one.
+        reasons: Why none was taken.
+    """
+
+    record: ModelRecord
+    reasons: list[str] = field(default_factory=list)
+
+
+class TrialOwner(Protocol):
+    """What gets the engine: see `intact.ort.served_model.ServedModel`."""
+
+    identity: ModelIdentity
+    signature: SessionSignature
+    rules: Policy
+    cache: ResultCache
+    record: ModelRecord
+
+    @property
+    def key(self) -> str:
+        """The name of its files in the cache."""
+        ...
+
+    def swap(self, result: TrialResult) -> None:
+        """Let the engine answer from the next run on."""
+        ...
+
+    def stay_float(self, why: str, help: str = "") -> None:
+        """Leave all runs to ONNX Runtime from now on."""
+        ...
+
+    def save_record(self) -> str:
+        """Write what is remembered."""
+        ...
+
+
+class ModelTrial:
+    """One attempt to quantize a model.
+
+    Args:
+        model: The model; gets the engine, or the reason why there is none.
+        samples: What was seen of its runs.
+    """
+
+    def __init__(self, model: TrialOwner, samples: SampleStore) -> None:
+        self._model, self._samples = model, samples
+        self._calibration, self._holdout = split_holdout(samples.samples)
+        if model.identity.has_codes or not self._holdout:
+            self._holdout = list(samples.samples)
+        self._outputs = tuple(samples.samples[0].outputs)
+
+    def run(self) -> None:
+        """Quantize; every error becomes the reason why the model stays in float."""
+        try:
+            self._run()
+        except Exception as error:  # whatever it is, the program has ONNX Runtime
+            self._model.stay_float(f"it could not be quantized: {describe_error(error)}")
+
+    def _run(self) -> None:
+        model = self._model
+        while not background.is_stopped:
+            with model.cache.lock(model.key) as is_ours:
+                if self._adopt():
+                    return
+                if is_ours:
+                    self._quantize()
+                    return
+            background.stopping.wait(_POLL_SECONDS)  # another process quantizes the same model
+
+    def _adopt(self) -> bool:
+        """Take what another process has made meanwhile, where it passes the gate on this program's inputs."""
+        model = self._model
+        record = model.cache.read(model.key)
+        if record is None or record.state != "int8":
+            return False
+        if not meets(record, model.rules, model.identity.has_codes):
+            return False
+        result = load_result(model.cache, model.key, record, model.signature.threads)
+        if result is None:
+            return False
+        outputs = [self._select(result.engine.run(sample.inputs)) for sample in self._holdout]
+        verdict = self._compare(outputs)
+        if verdict.is_close:
+            self._swap(replace(result, outputs=self._outputs))
+        return verdict.is_close
+
+    def _quantize(self) -> None:
+        model = self._model
+        if not model.identity.is_same_content():
+            model.stay_float("its file has changed since the session was made", "start the program again")
+            return
+        with start_trial(self._job(), model.rules.isolate) as trial:
+            background.stop_later(trial.stop)
+            try:
+                self._choose(trial)
+            finally:
+                background.forget(trial.stop)
+
+    def _job(self) -> TrialJob:
+        model = self._model
+        identity, signature = model.identity, model.signature
+        source = str(identity.path) if identity.content is None else identity.content
+        return TrialJob(
+            source, signature.threads, signature.level, identity.has_codes,
+            [sample.inputs for sample in self._calibration], [sample.inputs for sample in self._holdout],
+            self._outputs, self._samples.new_shape_share,
+        )  # fmt: skip
+
+    def _choose(self, trial: Trial) -> None:
+        """Take the first candidate that passes the gate."""
+        model = self._model
+        findings = _Findings(replace(model.record, tries=model.record.tries + 1))
+        while (report := trial.next()) is not None:
+            verdict = self._examine(report, findings)
+            if verdict is None:
+                continue
+            if not verdict.is_close:
+                if report.speedup < needed_speed(model.rules, model.identity.has_codes):
+                    break  # what takes more bits takes more time
+                continue
+            if report.speedup < needed_speed(model.rules, model.identity.has_codes):
+                break
+            self._take(trial, findings.record)
+            return
+        if background.is_stopped:
+            return
+        if isinstance(trial, ProcessTrial) and trial.has_crashed:
+            findings.reasons.append("the process that quantizes ended before its work")
+        self._refuse(findings)
+
+    def _examine(self, report: CandidateReport, findings: _Findings) -> Verdict | None:
+        """Compare a candidate's outputs with float's; None where it has none."""
+        if report.failure:
+            findings.reasons.append(f"{report.name}: {report.failure}")
+            return None
+        rules = self._model.rules
+        verdict = self._compare(report.outputs)
+        needed = needed_speed(rules, self._model.identity.has_codes)
+        words = [] if verdict.is_close else [verdict.why]
+        if report.speedup < needed:
+            words.append(f"{report.speedup:.2f} times as fast as ONNX Runtime, not {needed:g}")
+        findings.reasons.append(f"{report.name}: {'; '.join(words)}")
+        findings.record = replace(
+            findings.record, candidate=report.name, metric=rules.metric_name, agreement=verdict.agreement,
+            decibels=_finite(verdict.decibels), speedup=round(report.speedup, 4), in_float=report.in_float,
+        )  # fmt: skip
+        return verdict
+
+    def _compare(self, outputs: list[Batch]) -> Verdict:
+        pairs = [(sample.outputs, result) for sample, result in zip(self._holdout, outputs, strict=True)]
+        return compare_outputs(pairs, self._model.rules)
+
+    def _select(self, outputs: Mapping[str, Any]) -> Batch:
+        return {name: outputs[name] for name in self._outputs}
+
+    def _take(self, trial: Trial, record: ModelRecord) -> None:
+        """Store the plan, load it here, and let it answer."""
+        from intact.engine import load
+
+        model, threads = self._model, self._model.signature.threads
+        record = replace(record, state="int8", why="", help="", tries=0)
+        failure = ""
+        with suppress(OSError):
+            model.cache.prepare()
+        path = model.cache.plan_path(model.key)
+        if failure := trial.save(path):
+            path = Path(tempfile.gettempdir(), f"intact-ort-{secrets.token_hex(8)}.plan")
+            try:
+                if second := trial.save(path):
+                    model.stay_float(
+                        f"its plan cannot be written: {second}", "make room, or set INTACT_ORT_CACHE"
+                    )
+                    return
+                engine = load(path, threads=threads, copy=True)
+            finally:
+                with suppress(OSError):
+                    path.unlink()
+        else:
+            engine = load(path, threads=threads)
+        self._swap(TrialResult(record, engine, self._outputs))
+        if failure:
+            model.record.help = f"the next start will quantize again: {failure}"
+            return
+        model.cache.write(model.key, replace(record, runs=0, engine_runs=0))
+        model.cache.trim(model.key)
+
+    def _swap(self, result: TrialResult) -> None:
+        shapes: dict[Any, RunSample] = {}
+        for sample in self._holdout:  # memory for these sizes, and packed weights, before a run waits for it
+            shapes.setdefault(tuple(array.shape for array in sample.inputs.values()), sample)
+        for sample in shapes.values():
+            result.engine.run(sample.inputs)
+        self._model.swap(result)
+
+    def _refuse(self, findings: _Findings) -> None:
+        model = self._model
+        why = " | ".join(findings.reasons) or "it could not be quantized"
+        has_time = (findings.record.speedup or 0) >= needed_speed(model.rules, model.identity.has_codes)
+        help = "ask for less accuracy, intact.ort.policy(accuracy=...)" if has_time else ""
+        model.record = replace(findings.record)
+        model.stay_float(why[:2000], help)
+        model.save_record()
+
+
+def _finite(decibels: float) -> float | None:
+    """Return decibels as JSON has them: None for equal outputs."""
+    return round(decibels, 3) if abs(decibels) < 1e6 else None

@@ -1,0 +1,141 @@
+"""`SampleStore`: a bounded sample of a session's inputs and float outputs, and their ranges."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = Mapping[str, NDArray[Any]]
+
+HOLDOUT_STEP = 3
+"""Every third input is kept from calibration, and compares the engine with float."""
+_SETTLED_GROWTH = 0.25
+_COST_SHARE = 0.06
+"""The time of watching, as a share of the time that the program's runs take."""
+_MOST_RUNS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class RunSample:
+    """Holds copies of what went into a run and came out of it.
+
+    Attributes:
+        inputs, outputs: Arrays by name.
+        nbytes: Of all of them.
+    """
+
+    inputs: dict[str, NDArray[Any]]
+    outputs: dict[str, NDArray[Any]]
+    nbytes: int
+
+
+class SampleStore:
+    """Collects different inputs until they suffice to quantize.
+
+    Args:
+        count: Different inputs that are wanted.
+        nbytes: The bound of all copies.
+
+    Attributes:
+        samples: What was copied so far.
+        shapes: The shapes of inputs that were seen, and how many runs had them.
+    """
+
+    def __init__(self, count: int, nbytes: int) -> None:
+        self._count, self._free_bytes = count, nbytes
+        self.samples: list[RunSample] = []
+        self.shapes: dict[tuple[tuple[int, ...], ...], int] = {}
+        self._checksums: set[int] = set()
+        self._growth: list[bool] = []
+        self._ranges: dict[str, tuple[float, float]] = {}
+        self._seconds = self._run_seconds = 0.0
+        self._is_full = False
+
+    def has_time(self, run_seconds: float) -> bool:
+        """Return whether a run of this time leaves time for a look at its arrays."""
+        self._run_seconds += run_seconds
+        return self._seconds <= _COST_SHARE * self._run_seconds
+
+    def spend(self, seconds: float) -> None:
+        """Count the time that `add` took."""
+        self._seconds += seconds
+
+    def add(self, inputs: Arrays, outputs: Arrays) -> None:
+        """Keep copies of a run's arrays where its inputs are new and there is room."""
+        shape = tuple(array.shape for array in inputs.values())
+        self.shapes[shape] = self.shapes.get(shape, 0) + 1
+        checksum = _checksum(inputs)
+        if checksum in self._checksums or self._is_full:
+            return
+        nbytes = sum(array.nbytes for arrays in (inputs, outputs) for array in arrays.values())
+        if nbytes > self._free_bytes:
+            self._is_full = True
+            return
+        self._checksums.add(checksum)
+        self._free_bytes -= nbytes
+        copies = [{name: np.array(array) for name, array in arrays.items()} for arrays in (inputs, outputs)]
+        self.samples.append(RunSample(*copies, nbytes))
+        self._growth.append(self._widen({**inputs, **{f"output {n}": a for n, a in outputs.items()}}))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether inputs suffice, and the last quarter of them has not widened any range by a quarter.
+
+        Ranges that never settle are waited for up to 8 times the count.
+        """
+        count = len(self.samples)
+        if self._is_full:
+            return count >= HOLDOUT_STEP
+        if count < self._count:
+            return False
+        recent = self._growth[-max(1, self._count // 4) :]
+        return count == 1 or not any(recent) or count >= _MOST_RUNS * self._count
+
+    @property
+    def shortage(self) -> str:
+        """What is missing, in words."""
+        if self._is_full and not self.is_ready:
+            return "the inputs of one run are larger than the memory for samples (policy memory)"
+        if len(self.samples) < self._count:
+            return f"{len(self.samples)} of {self._count} different inputs seen"
+        return "the ranges of inputs and outputs still grow"
+
+    @property
+    def new_shape_share(self) -> float:
+        """The share of runs behind the first, 0 to 1, whose shapes came for the first time."""
+        return (len(self.shapes) - 1) / max(1, sum(self.shapes.values()) - 1)
+
+    def _widen(self, arrays: Arrays) -> bool:
+        """Widen the ranges to those of a run; return whether one grew much."""
+        has_grown = False
+        for name, array in arrays.items():
+            if array.dtype.kind != "f" or not array.size:
+                continue
+            low, high = float(array.min()), float(array.max())
+            before = self._ranges.get(name)
+            if before is None:
+                self._ranges[name] = low, high
+                continue
+            slack = _SETTLED_GROWTH * (before[1] - before[0])
+            has_grown |= low < before[0] - slack or high > before[1] + slack
+            self._ranges[name] = min(low, before[0]), max(high, before[1])
+        return has_grown
+
+
+def split_holdout(samples: Sequence[RunSample]) -> tuple[list[RunSample], list[RunSample]]:
+    """Return the samples for calibration, and those that calibration does not see."""
+    holdout = list(samples[HOLDOUT_STEP - 1 :: HOLDOUT_STEP])
+    return [s for i, s in enumerate(samples) if i % HOLDOUT_STEP != HOLDOUT_STEP - 1], holdout
+
+
+def _checksum(arrays: Arrays) -> int:
+    checksum = 0
+    for name, array in arrays.items():
+        checksum = zlib.crc32(f"{name} {array.shape}".encode(), checksum)
+        checksum = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), checksum)
+    return checksum
