@@ -114,6 +114,7 @@ def test_what_has_no_older_form_is_refused_by_name(body: str, message: str) -> N
         ("g = Constant<value = float[2, 1, 1, 2] {0, 0, 0, 0}>() y = GridSample(x, g)", 13, 16),
         ("y = Mish(x)", 17, 18),
         ("y = Mish(x)", 21, 21),
+        ("b = Cast<to = 16>(x) c = Relu(b) y = Cast<to = 1>(c)", 13, 13),
     ],
 )
 def test_the_oldest_opset_has_every_operator(body: str, wanted: int, oldest: int) -> None:
@@ -121,6 +122,13 @@ def test_the_oldest_opset_has_every_operator(body: str, wanted: int, oldest: int
     before = to_bytes(model)
     assert oldest_opset(model, wanted) == oldest
     assert to_bytes(model) == before
+
+
+def test_the_oldest_opset_takes_the_types_of_its_operators() -> None:
+    model = parse("b = Cast<to = 16>(x) c = GlobalMaxPool(b) y = Cast<to = 1>(c)")
+    for node in list(model.graph)[:2]:
+        node.outputs[0].type = ir.TensorType(ir.DataType.BFLOAT16)
+    assert oldest_opset(model, 17) == 22
 
 
 @pytest.mark.parametrize("opset", [12, 26, 0])

@@ -110,7 +110,8 @@ def _check(skeleton: onnx.ModelProto) -> None:
             "model",
             f"what ONNX's checker refuses: {first_line(error)}",
             "a valid graph",
-            "export it in float32, as model.float(): before opset 22 few operators take bfloat16"
+            "leave the opset out, or choose 22 or newer: older ones have few operators of bfloat16. A float32"
+            " model, as of model.float(), needs none of that"
             if halves
             else "export with another opset, and report this model",
         ) from error

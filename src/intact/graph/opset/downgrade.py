@@ -76,12 +76,13 @@ def set_opset(model: ir.Model, target: int) -> None:
 
 
 def oldest_opset(model: ir.Model, wanted: int) -> int:
-    """Return `wanted`, or the next opset up to 18 in which every operator of `model` has a form.
+    """Return `wanted`, or the next opset in which every operator of `model` has a form and takes its types.
 
     Args:
         model: Of opset 18 or newer; it stays as it is. Markers are no operators.
         wanted: 13..25.
     """
+    wanted = _opset_of_types(model, wanted)
     for opset in range(wanted, min(model.opset_imports.get("", wanted), NATIVE_OPSET)):
         try:
             _Lowering(model.graph.clone(), opset).run()
@@ -89,6 +90,38 @@ def oldest_opset(model: ir.Model, wanted: int) -> int:
             continue
         return opset
     return max(wanted, NATIVE_OPSET)
+
+
+def _opset_of_types(model: ir.Model, wanted: int) -> int:
+    """Return `wanted`, or the next opset in which operators take the types of what they read and write.
+
+    Convolutions of bfloat16 came with opset 22, for example. Types that no opset takes raise nothing here.
+
+    Args:
+        model: Of opset 18 or newer; it stays as it is. Markers are no operators.
+        wanted: 13..25.
+    """
+    opset = wanted
+    for node in all_nodes(model.graph):
+        if not node.domain:
+            fitting = (n for n in range(opset, MAX_OPSET + 1) if _takes_types(node, n))
+            opset = next(fitting, opset)
+    return opset
+
+
+def _takes_types(node: ir.Node, opset: int) -> bool:
+    """Return whether the schema of an operator has the types of `node`; also where there is no schema yet."""
+    if not _since(node.op_type, opset):
+        return True
+    schema = onnx.defs.get_schema(node.op_type, opset)
+    for formals, values in ((schema.inputs, node.inputs), (schema.outputs, node.outputs)):
+        for index, value in enumerate(values if formals else ()):
+            if value is None or value.dtype is None or not isinstance(value.type, ir.TensorType):
+                continue
+            types = formals[min(index, len(formals) - 1)].types
+            if f"tensor({value.dtype.name.lower()})" not in types:
+                return False
+    return True
 
 
 @cache
