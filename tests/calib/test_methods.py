@@ -331,3 +331,11 @@ def test_errors_say_what_to_do(name):
     with pytest.raises(IntactError) as error:
         call()
     assert type(error.value) is kind and str(error.value) == message
+
+
+@pytest.mark.parametrize("values", [(1.0, 2.0), (2.0, 4.0, 8.0), (-3.0, 0.0, 5.0)])
+def test_mse_takes_no_range_of_zero_for_whole_numbers(values):
+    """A range of zero has scale 1, at which small whole numbers have no error."""
+    histogram = collect(np.tile(np.array(values, np.float32), 100))
+    low, high = range_of(histogram, QuantSpec("uint8", symmetric=False), "mse")
+    assert high - low == pytest.approx(max(values) - min((*values, 0.0)), rel=0.01)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import kernels
-from intact.numerics import affine_from_range
+from intact.numerics import ZERO_RANGE, affine_from_range
 from intact.spec import Format, QuantSpec
 
 _TIE = 1e-12  # of the sum of squares: the rounding error of the prefix sums
@@ -116,9 +116,13 @@ def best_affine(
         width: Width of a bin.
         ends: -min and max of the tensor, not below 0, float64 [2].
     """
+    if ends.sum() <= ZERO_RANGE:
+        return ends
     errors_of = AffineErrors(positive, negative, spec)
 
     def choose(candidates: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        # A range of zero has scale 1, which whole numbers like, and would read as a tensor of zeros (N7).
+        candidates = candidates[candidates.sum(axis=1) > ZERO_RANGE]
         real = candidates.astype(np.float32)
         scale, zero_point = affine_from_range(-real[:, 0], real[:, 1], spec)
         errors = errors_of(scale / np.float64(width), zero_point)
