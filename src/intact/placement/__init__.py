@@ -17,11 +17,12 @@ from intact.placement.placement_graph import View, is_pair, may_be_float, shape_
 from intact.placement.profiles import PROFILES, Profile, profile_of
 from intact.placement.read_pairs import read_placement
 from intact.placement.records import Finding, Fusion, Kept, Placement, Site
+from intact.placement.rules.base import WIDE
 from intact.placement.scales import tensor_scales
 
 __all__ = [
-    "AGREEMENT_KEY", "PROFILES", "Activation", "Finding", "Fusion", "Kept", "Layer", "Placement", "Profile",
-    "Site", "View", "activation_behind", "agreement", "check", "explain", "float_steps", "in_formats",
-    "in_other_runtimes", "is_pair", "may_be_float", "place", "profile_of", "read_placement",
-    "record_agreement", "shape_of", "tensor_scales", "with_layers_of",
+    "AGREEMENT_KEY", "PROFILES", "WIDE", "Activation", "Finding", "Fusion", "Kept", "Layer",
+    "Placement", "Profile", "Site", "View", "activation_behind", "agreement", "check", "explain",
+    "float_steps", "in_formats", "in_other_runtimes", "is_pair", "may_be_float", "place", "profile_of",
+    "read_placement", "record_agreement", "shape_of", "tensor_scales", "with_layers_of",
 ]  # fmt: skip

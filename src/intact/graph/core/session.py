@@ -26,6 +26,17 @@ _FEW = 2**18  # bytes of outputs that may as well all be there at once: one by o
 _PLAIN = "fiub"  # kinds of NumPy's own element types: of others ONNX Runtime makes arrays in one way alone
 
 
+_FLOAT32 = "make model and data float32, as `module.float()` does: ONNX Runtime has few operators of float64"
+
+
+def _holds_float64(model: bytes | onnx.ModelProto) -> bool:
+    """Return whether a model has weights or values of float64."""
+    graph = (onnx.load_from_string(model) if isinstance(model, bytes) else model).graph
+    kinds = [tensor.data_type for tensor in graph.initializer]
+    kinds += [x.type.tensor_type.elem_type for x in (*graph.input, *graph.output, *graph.value_info)]
+    return onnx.TensorProto.DOUBLE in kinds
+
+
 class Session:
     """A model in ONNX Runtime on the CPU, graph optimizations disabled.
 
@@ -75,7 +86,7 @@ class Session:
                 "onnxruntime",
                 f"'{str(error).strip()[:300]}'",
                 "a model that this build of ONNX Runtime can run on the CPU",
-                fix,
+                _FLOAT32 if "NOT_IMPLEMENTED" in str(error) and _holds_float64(data) else fix,
             ) from error
         self._inputs = [i.name for i in self._session.get_inputs()]
         self._outputs = [o.name for o in self._session.get_outputs() if o.type.startswith("tensor(")]

@@ -17,6 +17,10 @@ from intact.processes import cached_property
 Kind = Literal["multiplies", "projects", "joins", "computes", "moves"]
 
 
+WIDE = "it reads float64, which no integer layer does: make model and data float32, as `module.float()` does"
+"""Reason for layers and tensors in float64."""
+
+
 @dataclass(frozen=True)
 class Int8:
     """Result of a rule that applies: inputs to quantize, and the reason."""
@@ -103,10 +107,12 @@ class Context:
 
 
 def not_float(op: Op, inputs: tuple[int, ...]) -> Kept | None:
-    """Return why integers are not quantized."""
+    """Return why integers, and float64, are not quantized."""
     for index in inputs:
         value = op.inputs[index]
         if not may_be_float(value):
             kind = value.dtype.name.lower() if value is not None and value.dtype is not None else "nothing"
             return Kept(f"input {index} holds {kind}, not floats")
+        if value is not None and value.dtype is not None and value.dtype.name == "DOUBLE":
+            return Kept(WIDE)
     return None

@@ -28,8 +28,6 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
     if op in ctx.in_logarithms:
-        return Kept("the logarithm of its results is taken: even steps have no codes for the small ones")
-    if op in ctx.in_logarithms:
         return Kept(logarithms.REASON)
     small = _small_convolution(ctx, op) if op.op_type in CONVOLUTIONS else small_product(ctx, op)
     return small or Int8(inputs, f"{op} has a weight: its data and weight in int8")

@@ -15,7 +15,7 @@ from torch import nn
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import ops
 from intact.patterns import check_patterns, ends_of_path, exact, require_fitting
-from intact.placement import Placement, float_steps, in_formats, profile_of
+from intact.placement import WIDE, Placement, float_steps, in_formats, profile_of
 from intact.progress import waiting
 from intact.ptq.measure import outputs_in_any_order
 from intact.spec import Format
@@ -275,6 +275,11 @@ def _descriptor(name: str, symmetric: bool) -> QuantDescriptor:
     return QuantDescriptor(**form, symmetric=symmetric and not form["unsigned"])
 
 
+def _why_too_wide(module: nn.Module) -> str:
+    """Return why the layer `module` stays in float; "" where its parameters are of a type to quantize."""
+    return WIDE if any(x.dtype == torch.float64 for x in module.parameters(recurse=False)) else ""
+
+
 class _Job:
     """Quantizes one model."""
 
@@ -372,7 +377,7 @@ class _Job:
             if quant_class is None:
                 if reason and not isinstance(module, QuantizedModule):
                     left[name] = reason
-            elif why := self._why_excluded(name, type(module).__name__):
+            elif why := self._why_excluded(name, type(module).__name__) or _why_too_wide(module):
                 left[name] = why
             else:
                 self._convert(name)
