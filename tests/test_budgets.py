@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.source_trees import tree_of
 
 ROOT = Path(__file__).parents[1]
 FILE_LINES, FUNCTION_LINES, WIDTH, MODULES = 500, 60, 110, 20
@@ -22,7 +23,7 @@ def source_files() -> Iterator[Path]:
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """Name and number of lines of code of every function, its docstring not counted."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0]
             prose = first.end_lineno - first.lineno + 1 if ast.get_docstring(node) else 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
+from tests.source_trees import tree_of
 
 TESTS = Path(__file__).parent
 CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "sleep", "timeit"}
@@ -19,7 +20,7 @@ def calls() -> Iterator[tuple[str, str, ast.Call]]:
     for path in sorted(TESTS.rglob("*.py")):
         if not path.name.startswith(("test_", "conftest")):
             continue  # the fuzzers, which run for as long as they are told
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
                 yield f"{path.relative_to(TESTS)}:{node.lineno}", name, node

@@ -9,6 +9,8 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from tests.source_trees import tree_of
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "intact"
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -34,10 +36,7 @@ def is_overload(node: Definition) -> bool:
 @cache
 def modules() -> list[tuple[str, ast.Module]]:
     """Return (path in the package, tree) of every module."""
-    return [
-        (str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8")))
-        for path in sorted(PACKAGE.rglob("*.py"))
-    ]
+    return [(str(path.relative_to(PACKAGE)), tree_of(path)) for path in sorted(PACKAGE.rglob("*.py"))]
 
 
 def classes() -> dict[str, list[ast.ClassDef]]:
@@ -189,7 +188,7 @@ def test_no_docstring_begins_with_a_question_word() -> None:
         f"{path}:{line}: {text.splitlines()[0]}"
         for path in paths
         if not str(path.relative_to(ROOT)).startswith(apart)
-        for line, text, _ in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        for line, text, _ in docstrings(tree_of(path))
         if text.split()[0] in QUESTIONS
     ]
     assert len(paths) > len(ROOMS) and wrong == []

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.source_trees import tree_of
 
 SOURCES = Path(__file__).parents[1] / "src"
 PENDING: frozenset[frozenset[str]] = frozenset()
@@ -28,7 +29,7 @@ def modules(root: Path) -> dict[str, Path]:
 def imports_of(name: str, path: Path, expected: Mapping[str, Path]) -> Iterator[str]:
     """Return the imports of a module: at its top, in functions, and for type checkers alone."""
     package = name if path.stem == "__init__" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -106,7 +107,7 @@ def test_what_another_room_has_is_taken_from_a_package() -> None:
     deep = {
         f"{path.relative_to(SOURCES)}: {node.module}"
         for path in SOURCES.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("intact.")
         if node.module.count(".") > 1
         if node.module.split(".")[1] != path.relative_to(SOURCES).parts[1]

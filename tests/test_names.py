@@ -10,8 +10,9 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+
+from tests.source_trees import text_of, tree_of
 
 ROOT = Path(__file__).parents[1]
 TWICE = {"Clip"}
@@ -72,11 +73,11 @@ def sources() -> Iterator[Path]:
 
 def identifiers(path: Path) -> set[str]:
     """The names that a file of code uses: no comments, no text."""
-    text = path.read_text(encoding="utf-8")
+    text = text_of(path)
     if path.suffix not in {".py", ".pyi"}:
         return set(re.findall(r"[A-Za-z_]\w*", COMMENT_OR_TEXT.sub(" ", text)))
     result: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(path)):
         for field in ("id", "name", "attr", "arg", "asname", "module"):
             value = getattr(node, field, None)
             result |= set(value.split(".")) if isinstance(value, str) else set()
@@ -125,11 +126,6 @@ def test_words_are_found_wherever_they_stand() -> None:
     assert words("kTeamSize") & OURS == words("crew_teams") & OURS - {"crew"} == {"team"}
     assert words("CANNOT") & OURS == {"cannot"}
     assert words("steam") & OURS == words("extend") & OURS == set()
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
