@@ -133,10 +133,10 @@ def test_a_metric_of_the_program_decides(model: Path) -> None:
 
 
 def test_a_metric_that_raises_leaves_the_model_in_float(model: Path) -> None:
-    def broken(reference: object, values: object) -> float:
+    def fail(reference: object, values: object) -> float:
         raise KeyError("no such output")
 
-    intact.ort.policy(metric=broken)
+    intact.ort.policy(metric=fail)
     session = session_of(model)
     for x in batches(8):
         session.run(None, {"x": x})

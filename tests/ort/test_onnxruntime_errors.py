@@ -1,4 +1,4 @@
-"""What the engine does not take is answered by ONNX Runtime, with its own errors."""
+"""ONNX Runtime answers what the engine does not take, with its own errors."""
 
 from __future__ import annotations
 

@@ -8,16 +8,19 @@ enough to float and faster on the program's own inputs then runs in the engine
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from intact.ort.install import install, is_installed, uninstall
 from intact.ort.policies import Policy, policy
 
-__all__ = ["Policy", "install", "is_installed", "policy", "status", "uninstall", "wait"]
+__all__ = [
+    "Policy", "disable", "enable", "install", "is_installed", "policy", "status", "uninstall", "wait",
+]  # fmt: skip
 
 
 def status(*, everything: bool = False) -> list[Any]:
-    """Return a `intact.ort.result_cache.ModelRecord` for each model that this program has run.
+    """Return a `intact.ort.records.ModelRecord` for each model that this program has run.
 
     Args:
         everything: Those in the cache folder instead, of all programs.
@@ -25,6 +28,31 @@ def status(*, everything: bool = False) -> list[Any]:
     from intact.ort.reports import process_records, stored_records
 
     return stored_records() if everything else process_records()
+
+
+def enable(*, user: bool = False) -> Path:
+    """Call `install` in all programs of this Python environment; return the file that was written.
+
+    Args:
+        user: In the folder of the user's own packages.
+
+    Raises:
+        FileAccessError: The system refuses it.
+    """
+    from intact.ort import environment_file
+
+    return environment_file.enable(user)
+
+
+def disable(*, user: bool = False) -> Path | None:
+    """Undo `enable`; return the file that was removed, None where there was none.
+
+    Raises:
+        FileAccessError: The system refuses it.
+    """
+    from intact.ort import environment_file
+
+    return environment_file.disable(user)
 
 
 def wait(seconds: float = 600.0) -> bool:
@@ -35,7 +63,7 @@ def wait(seconds: float = 600.0) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    from intact.ort.install import import_onnxruntime, watched_session_class
+    from intact.ort.install import import_onnxruntime, session_class_to_watch
 
     if name.startswith("__") and name != "__version__":
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
@@ -43,7 +71,7 @@ def __getattr__(name: str) -> Any:
     if name == "InferenceSession":
         if is_installed():
             return module.InferenceSession
-        globals()[name] = watched_session_class()
+        globals()[name] = session_class_to_watch()
         return globals()[name]
     try:
         return getattr(module, name)

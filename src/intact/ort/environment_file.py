@@ -19,7 +19,7 @@ LINE = (
     "exec('try:\\n import intact.ort as o; o.install()\\nexcept Exception: pass', {}), "
     "__import__('importlib.util').util.find_spec(name))[-1])}))\n"
 )
-"""What Python runs at its start: it imports INTact when a program imports onnxruntime, and not before.
+"""Code that Python runs at its start. It imports INTact when a program imports onnxruntime, not before.
 
 Python ignores the file where its line fails; where INTact is gone, onnxruntime is what it was.
 """

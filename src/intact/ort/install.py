@@ -20,7 +20,7 @@ STANDINS = Path(__file__).with_name("standins")
 """A folder with a module of the name, for processes in which nobody calls `install`."""
 
 _originals: dict[tuple[Any, str], Any] = {}
-"""What `install` has replaced, by class and name."""
+"""The attributes that `install` has replaced, by class and name."""
 
 
 def install() -> None:
@@ -79,7 +79,7 @@ def session_class() -> Any:
     return InferenceSession
 
 
-def watched_session_class() -> Any:
+def session_class_to_watch() -> Any:
     """Return a class of sessions that are watched whether `install` was called or not."""
     from intact.ort.session_methods import session_methods
 

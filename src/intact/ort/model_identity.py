@@ -43,7 +43,7 @@ class ModelIdentity:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the files are those that were hashed, as far as the system says."""
+        """True where the files are those that were hashed, as far as the system says."""
         return all(_status(Path(name)) == status for name, status in self.statuses.items())
 
     def is_same_content(self) -> bool:
@@ -69,7 +69,7 @@ def identify(source: str | os.PathLike[str] | bytes) -> ModelIdentity | None:
         statuses = {str(path): _status(path)}
         if path.stat().st_size > MOST_BYTES:
             return None
-        with _mapped(path) as view:
+        with _map_file(path) as view:
             sha.update(view)
             is_quantized, nbytes = _has_codes(view), len(view)
             names = _external_files(view, path.parent)
@@ -98,7 +98,7 @@ def _status(path: Path) -> _STATUS | None:
 
 
 @contextmanager
-def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+def _map_file(path: Path) -> Iterator[mmap.mmap | bytes]:
     with path.open("rb") as file:
         if path.stat().st_size == 0:
             yield b""

@@ -92,7 +92,7 @@ _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "cache": str, "cache_bytes": int, "memory": int,
     "isolate": lambda text: text.lower() not in ("0", "no", "off", "false"),
 }  # fmt: skip
-"""How a variable of the environment, `INTACT_ORT_` and the name in upper case, becomes a value."""
+"""Readers of variables of the environment: `INTACT_ORT_` and the name in upper case."""
 
 _explicit: dict[str, Any] = {}
 

@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.ort.background import background
-from intact.ort.candidates import describe_error
-from intact.ort.engine_results import TrialResult, load_result, meets
-from intact.ort.guard import Guard, GuardedRun
 from intact.ort.model_identity import ModelIdentity
-from intact.ort.model_trial import ModelTrial
 from intact.ort.policies import Policy
-from intact.ort.result_cache import COUNTS, ModelRecord, ResultCache
-from intact.ort.samples import SampleStore
+from intact.ort.records import COUNTS, ModelRecord, ResultCache
 from intact.ort.session_signature import SessionSignature
+from intact.ort.trials.candidates import describe_error
+from intact.ort.trials.engine_results import TrialResult, load_result, meets
+from intact.ort.trials.guard import Guard, GuardedRun
+from intact.ort.trials.model_trial import ModelTrial
+from intact.ort.trials.samples import SampleStore
 from intact.processes import renew_in_child
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ServedModel:
 
     @property
     def has_engine(self) -> bool:
-        """Whether the engine answers."""
+        """True where the engine answers."""
         return self._engine is not None
 
     def attach(self, session: Any) -> None:
@@ -257,7 +257,7 @@ class ServedModel:
         samples = self._samples
         return samples.shortage if samples is not None else ""
 
-    def summed_record(self) -> ModelRecord:
+    def current_record(self) -> ModelRecord:
         """Return what is to be remembered, with the counts of this process."""
         record = replace(self.record, **self._last)
         if record.state in ("watching", "trying"):
@@ -269,7 +269,7 @@ class ServedModel:
 
         What an earlier program has learned stays where this one has learned nothing.
         """
-        record, counts = self.summed_record(), dict(self._last)
+        record, counts = self.current_record(), dict(self._last)
         before = self.cache.read(self.key)
         if before is not None:
             if not self._has_news:

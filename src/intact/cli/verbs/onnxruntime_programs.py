@@ -15,15 +15,14 @@ from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import AsJson
 
 if TYPE_CHECKING:
-    from intact.ort.result_cache import ModelRecord
-    from intact.report import ReportTable
-
+    from intact.ort.records import ModelRecord
 User = Annotated[bool, typer.Option("--user", help="In the folder of the user's own packages.")]
 PageFile = Annotated[
     Path | None, typer.Option("--page", help="Write an HTML page with plots.", dir_okay=False)
 ]
 
-_COLUMNS = ("model", "program", "state", "runs", "in the engine", "times as fast", "close to float")
+_FIGURES = ("runs", "in the engine", "times as fast", "close to float")
+_COLUMNS = ("model", "program", "state", *_FIGURES)
 
 
 def status(page: PageFile = None, as_json: AsJson = False) -> None:
@@ -36,9 +35,9 @@ def status(page: PageFile = None, as_json: AsJson = False) -> None:
     - `python -m intact.ort app.py`, then `intact ort status`
     - `intact ort status --page status.html`
     """
-    from intact.ort.reports import stored_records
+    from intact.ort import status as model_records
 
-    records = stored_records()
+    records = model_records(everything=True)
     if page is not None:
         _write_page(records, page)
     if as_json:
@@ -47,7 +46,9 @@ def status(page: PageFile = None, as_json: AsJson = False) -> None:
     if not records:
         say("no program has run a model yet: python -m intact.ort app.py")
         return
-    show_table(_table(records))
+    show_table(
+        "Models of programs that call onnxruntime", _COLUMNS, [_row(r) for r in records], figures=_FIGURES
+    )
     for record in records:
         _explain(record)
     if page is not None:
@@ -59,43 +60,37 @@ def enable(user: User = False) -> None:
 
     It writes one file, intact-ort.pth, among the environment's packages.
     """
-    from intact.ort.environment_file import enable as write
+    from intact.ort import enable as write
 
-    say(f"wrote {write(user)}")
+    say(f"wrote {write(user=user)}")
 
 
 def disable(user: User = False) -> None:
     """Undo `intact ort enable`: remove its file."""
-    from intact.ort.environment_file import disable as remove
+    from intact.ort import disable as remove
 
-    path = remove(user)
+    path = remove(user=user)
     say("there was no file of intact ort enable" if path is None else f"removed {path}")
 
 
 VERBS: dict[str, Callable[..., None]] = {"status": status, "enable": enable, "disable": disable}
 
 
-def _table(records: list[ModelRecord]) -> ReportTable:
-    from intact.report import ReportTable
-
-    return ReportTable("Models of programs that call onnxruntime", _COLUMNS, [_row(r) for r in records])
-
-
 def _row(record: ModelRecord) -> tuple[str, ...]:
-    from intact.ort.reports import figure_of_metric
+    from intact.ort.records import figure_of_metric, name_of
 
     is_measured = record.speedup is not None
     return (
-        Path(record.file).name or "in memory", record.program, record.state, f"{record.runs:,}",
+        name_of(record), record.program, record.state, f"{record.runs:,}",
         f"{record.engine_runs:,}", f"{record.speedup:.2f}" if record.speedup is not None else "",
         (figure_of_metric(record) or "equal") if is_measured else "",
     )  # fmt: skip
 
 
 def _explain(record: ModelRecord) -> None:
-    from intact.ort.reports import counts_of
+    from intact.ort.records import counts_of, name_of
 
-    name = Path(record.file).name or "in memory"
+    name = name_of(record)
     lines = [record.why, record.help and f"what would help: {record.help}"]
     lines += [f"in float: {line}" for line in record.in_float]
     lines += [f"{count} runs: {label}" for count, label in counts_of(record) if count]
@@ -105,6 +100,7 @@ def _explain(record: ModelRecord) -> None:
 
 
 def _write_page(records: list[ModelRecord], path: Path) -> None:
+    from intact.ort.records import name_of
     from intact.report import Cell, Page, ReportTable, write_page
 
     fastest = max((record.speedup or 0.0 for record in records), default=0.0) or 1.0
@@ -116,10 +112,7 @@ def _write_page(records: list[ModelRecord], path: Path) -> None:
         share = record.engine_runs / max(1, record.runs)
         cells[_COLUMNS.index("in the engine")] = Cell(f"{record.engine_runs:,}", bar=min(1.0, share))
         rows.append(cells)
-    reasons = [
-        (Path(record.file).name or "in memory", record.why, record.help, "; ".join(record.in_float))
-        for record in records
-    ]
+    reasons = [(name_of(record), record.why, record.help, "; ".join(record.in_float)) for record in records]
     write_page(
         Page(
             "Models of programs that call onnxruntime",

@@ -76,9 +76,9 @@ def candidates(job: TrialJob) -> Iterator[Candidate]:
         ways = {"codes of the file": partial(_as_is, job)}
     else:
         ways = {
-            "int8": partial(_quantized, job),
-            "int8, 16 bits where needed": partial(_quantized, job, bits16="auto"),
-            "int8, worst layers in float": partial(_quantized, job, float_budget=1.0),
+            "int8": partial(_quantize_layers, job),
+            "int8, 16 bits where needed": partial(_quantize_layers, job, bits16="auto"),
+            "int8, worst layers in float": partial(_quantize_layers, job, float_budget=1.0),
             "int8 weights in blocks, inputs quantized in each run": partial(_in_blocks, job),
         }
     for name, quantize in ways.items():
@@ -112,7 +112,7 @@ def _as_is(job: TrialJob) -> tuple[Any, list[str]]:
     return job.source, []
 
 
-def _quantized(job: TrialJob, **options: Any) -> tuple[Any, list[str]]:
+def _quantize_layers(job: TrialJob, **options: Any) -> tuple[Any, list[str]]:
     from intact.ptq import quantize
 
     result = quantize(job.source, list(job.calibration), progress=False, **options)

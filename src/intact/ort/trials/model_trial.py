@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from intact.ort.array_messages import Batch
 from intact.ort.background import background
-from intact.ort.candidates import TrialJob, describe_error
-from intact.ort.engine_results import TrialResult, load_result, meets, needed_speed
-from intact.ort.gate import Verdict, compare_outputs
 from intact.ort.model_identity import ModelIdentity
 from intact.ort.policies import Policy
-from intact.ort.result_cache import ModelRecord, ResultCache
-from intact.ort.samples import RunSample, SampleStore, split_holdout
+from intact.ort.records import ModelRecord, ResultCache
 from intact.ort.session_signature import SessionSignature
-from intact.ort.trial import CandidateReport, ProcessTrial, Trial, start_trial
+from intact.ort.trials.array_messages import Batch
+from intact.ort.trials.candidates import TrialJob, describe_error
+from intact.ort.trials.engine_results import TrialResult, least_speed, load_result, meets
+from intact.ort.trials.gate import Verdict, compare_outputs
+from intact.ort.trials.samples import RunSample, SampleStore, split_holdout
+from intact.ort.trials.trial import CandidateReport, ProcessTrial, RunningTrial, start_trial
 
 _POLL_SECONDS = 1.0
 
@@ -39,7 +39,7 @@ class _Findings:
 
 
 class TrialOwner(Protocol):
-    """What gets the engine: see `intact.ort.served_model.ServedModel`."""
+    """Gets the engine, or the reason why there is none: see `intact.ort.served_model.ServedModel`."""
 
     identity: ModelIdentity
     signature: SessionSignature
@@ -137,7 +137,7 @@ class ModelTrial:
             self._outputs, self._samples.new_shape_share,
         )  # fmt: skip
 
-    def _choose(self, trial: Trial) -> None:
+    def _choose(self, trial: RunningTrial) -> None:
         """Take the first candidate that passes the gate."""
         model = self._model
         findings = _Findings(replace(model.record, tries=model.record.tries + 1))
@@ -146,10 +146,10 @@ class ModelTrial:
             if verdict is None:
                 continue
             if not verdict.is_close:
-                if report.speedup < needed_speed(model.rules, model.identity.has_codes):
+                if report.speedup < least_speed(model.rules, model.identity.has_codes):
                     break  # what takes more bits takes more time
                 continue
-            if report.speedup < needed_speed(model.rules, model.identity.has_codes):
+            if report.speedup < least_speed(model.rules, model.identity.has_codes):
                 break
             self._take(trial, findings.record)
             return
@@ -166,7 +166,7 @@ class ModelTrial:
             return None
         rules = self._model.rules
         verdict = self._compare(report.outputs)
-        needed = needed_speed(rules, self._model.identity.has_codes)
+        needed = least_speed(rules, self._model.identity.has_codes)
         words = [] if verdict.is_close else [verdict.why]
         if report.speedup < needed:
             words.append(f"{report.speedup:.2f} times as fast as ONNX Runtime, not {needed:g}")
@@ -184,7 +184,7 @@ class ModelTrial:
     def _select(self, outputs: Mapping[str, Any]) -> Batch:
         return {name: outputs[name] for name in self._outputs}
 
-    def _take(self, trial: Trial, record: ModelRecord) -> None:
+    def _take(self, trial: RunningTrial, record: ModelRecord) -> None:
         """Store the plan, load it here, and let it answer."""
         from intact.engine import load
 
@@ -226,7 +226,7 @@ class ModelTrial:
     def _refuse(self, findings: _Findings) -> None:
         model = self._model
         why = " | ".join(findings.reasons) or "it could not be quantized"
-        has_time = (findings.record.speedup or 0) >= needed_speed(model.rules, model.identity.has_codes)
+        has_time = (findings.record.speedup or 0) >= least_speed(model.rules, model.identity.has_codes)
         help = "ask for less accuracy, intact.ort.policy(accuracy=...)" if has_time else ""
         model.record = replace(findings.record)
         model.stay_float(why[:2000], help)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from intact.ort.policies import Policy
-from intact.ort.result_cache import ModelRecord, ResultCache
+from intact.ort.records import ModelRecord, ResultCache
 
 if TYPE_CHECKING:
     from intact.engine import Engine
@@ -27,7 +27,7 @@ class TrialResult:
     outputs: tuple[str, ...] = ()
 
 
-def needed_speed(rules: Policy, has_codes: bool) -> float:
+def least_speed(rules: Policy, has_codes: bool) -> float:
     """Return how many times as fast as ONNX Runtime the engine must be: codes move where it is not slower."""
     return min(1.0, rules.speed) if has_codes else rules.speed
 
@@ -36,7 +36,7 @@ def meets(record: ModelRecord, rules: Policy, has_codes: bool) -> bool:
     """Return whether what was measured of a model passes the gate of a policy."""
     if record.metric != rules.metric_name or record.is_rejected:
         return False
-    is_fast = (record.speedup or 0.0) >= needed_speed(rules, has_codes)
+    is_fast = (record.speedup or 0.0) >= least_speed(rules, has_codes)
     is_close = record.decibels is None or record.decibels >= rules.accuracy
     shares_scores = record.agreement is not None and record.agreement >= rules.agreement
     return is_fast and (is_close or shares_scores)

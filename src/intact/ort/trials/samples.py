@@ -84,7 +84,7 @@ class SampleStore:
 
     @property
     def is_ready(self) -> bool:
-        """Whether inputs suffice, and the last quarter of them has not widened any range by a quarter.
+        """True where inputs suffice, and the last quarter of them has not widened any range by a quarter.
 
         Ranges that never settle are waited for up to 8 times the count.
         """
@@ -98,7 +98,7 @@ class SampleStore:
 
     @property
     def shortage(self) -> str:
-        """What is missing, in words."""
+        """The inputs that are missing, in words."""
         if self._is_full and not self.is_ready:
             return "the inputs of one run are larger than the memory for samples (policy memory)"
         if len(self.samples) < self._count:

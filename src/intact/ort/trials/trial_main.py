@@ -11,8 +11,8 @@ import threading
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from intact.ort.array_messages import Message, read_message, write_message
-from intact.ort.candidates import TrialJob, candidates, describe_error
+from intact.ort.trials.array_messages import Message, read_message, write_message
+from intact.ort.trials.candidates import TrialJob, candidates, describe_error
 
 LOWEST_PRIORITY = 19
 

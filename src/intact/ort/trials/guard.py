@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from intact.ort.gate import Arrays, OutputErrors, Verdict, compare_outputs
 from intact.ort.policies import Policy
+from intact.ort.trials.gate import Arrays, OutputErrors, Verdict, compare_outputs
 
 WINDOW = 8
 """Guarded runs that are looked at together."""
 _LEAST_WINDOW = 4
 _WINDOW_SLACK_DB = 1.5
-"""What so few runs may miss the gate by, which was measured on others."""
+"""Decibels that so few runs may miss the gate by, which was measured on others."""
 _RUN_SLACK_DB = 6.0
-"""What one run alone may miss it by."""
+"""Decibels that one run alone may miss it by."""
 _LONG_SECONDS = 0.25
 
 

@@ -199,12 +199,12 @@ def _read_record(path: Path) -> ModelRecord | None:
     try:
         with path.open("rb") as file:
             values = json.loads(file.read(_MOST_RECORD))
-        return _checked_record(values)
+        return _check_record(values)
     except (OSError, ValueError, RecursionError, FileFormatError):
         return None
 
 
-def _checked_record(values: Any) -> ModelRecord:
+def _check_record(values: Any) -> ModelRecord:
     """Return the record that JSON holds.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`Trial`: a model that is being quantized, in a process of its own or in the thread that asks."""
+"""`RunningTrial`: a model that is being quantized, in a process of its own or in the thread that asks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from intact.errors import UnsupportedError
-from intact.ort.array_messages import Batch, Message, read_message, write_message
-from intact.ort.candidates import TrialJob, candidates, describe_error
+from intact.ort.trials.array_messages import Batch, Message, read_message, write_message
+from intact.ort.trials.candidates import TrialJob, candidates, describe_error
 
-_START = "import sys; sys.path[:] = {paths!r}; from intact.ort.trial_main import main; main()"
+_START = "import sys; sys.path[:] = {paths!r}; from intact.ort.trials.trial_main import main; main()"
 
 
 @dataclass(frozen=True)
 class CandidateReport:
-    """Describes a candidate without its engine; attributes as for `intact.ort.candidates.Candidate`."""
+    """Describes a candidate without its engine: attributes as for `Candidate`."""
 
     name: str
     speedup: float
@@ -31,7 +31,7 @@ class CandidateReport:
     outputs: list[Batch]
 
 
-class Trial(ABC):
+class RunningTrial(ABC):
     """A model that is being quantized in several ways, one after the other."""
 
     @abstractmethod
@@ -47,7 +47,7 @@ class Trial(ABC):
         """End it, from any thread."""
 
 
-class ThreadTrial(Trial):
+class ThreadTrial(RunningTrial):
     """Quantizes in the thread that asks."""
 
     def __init__(self, job: TrialJob) -> None:
@@ -77,7 +77,7 @@ class ThreadTrial(Trial):
         self._is_stopped = True
 
 
-class ProcessTrial(Trial):
+class ProcessTrial(RunningTrial):
     """Quantizes in a process of low priority: neither its work nor its end disturbs the program.
 
     Raises:
@@ -126,7 +126,7 @@ class ProcessTrial(Trial):
 
     @property
     def has_crashed(self) -> bool:
-        """Whether the process ended in the middle of its work."""
+        """True where the process ended in the middle of its work."""
         return not self._is_alive
 
     def _tell(self, message: Message) -> bool:
@@ -158,7 +158,7 @@ def _message_of(job: TrialJob) -> Message:
 
 
 @contextmanager
-def start_trial(job: TrialJob, isolate: bool) -> Iterator[Trial]:
+def start_trial(job: TrialJob, isolate: bool) -> Iterator[RunningTrial]:
     """Start to quantize; it is stopped when the block ends."""
     trial = ProcessTrial(job) if isolate else ThreadTrial(job)
     try:
