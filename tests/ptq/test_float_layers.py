@@ -16,10 +16,10 @@ from intact.errors import QuantValueError
 from intact.graph import load
 from intact.placement import explain, place, read_placement
 from intact.ptq import POOR_DB, QuantizedModel, quantize
+from intact.ptq.mixed.budget_search import Upgrade
 from intact.ptq.mixed.precision_search import (
     Cost,
     Form,
-    PrecisionStep,
     UnitGroup,
     UnitTrials,
     count_worthwhile,
@@ -173,7 +173,7 @@ def group(name: str, error: float, time: float) -> UnitGroup:
 
 def take(budget: float, groups: list[UnitGroup]) -> list[UnitGroup]:
     steps = greedy_steps(groups, budget)
-    return [step.group for step in steps[: count_worthwhile(steps, sum(group.error for group in groups))]]
+    return [step.item for step in steps[: count_worthwhile(steps, sum(group.error for group in groups))]]
 
 
 def test_each_tenth_of_the_time_must_halve_the_error() -> None:
@@ -221,8 +221,8 @@ def test_16_bits_are_not_tried_where_they_could_not_pay(time: float, hopeless: b
 @pytest.mark.parametrize("gain, hopeless", [(0.2, True), (0.3, False)])
 def test_a_proposal_that_leaves_three_quarters_is_not_finished(gain: float, hopeless: bool) -> None:
     item = group("a", 1.0, 0.1)
-    assert is_hopeless([item], [PrecisionStep(item, "float", gain, 0.1)]) == hopeless
-    assert is_hopeless([item], [PrecisionStep(item, "float", gain, 0.1)], error=2.0), "there are others"
+    assert is_hopeless([item], [Upgrade(item, "float", gain, 0.1)]) == hopeless
+    assert is_hopeless([item], [Upgrade(item, "float", gain, 0.1)], error=2.0), "there are others"
 
 
 def test_time_is_told_by_products_and_elements(poor_net: onnx.ModelProto, images: np.ndarray) -> None:

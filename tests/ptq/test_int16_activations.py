@@ -299,7 +299,7 @@ def group(name: str, error: float, **forms: tuple[float, float]) -> UnitGroup:
 
 
 def reasons(steps: Sequence[PrecisionStep]) -> list[tuple[str, str]]:
-    return [(step.group.units[0].tensors[0], step.form) for step in steps]
+    return [(step.item.units[0].tensors[0], step.choice) for step in steps]
 
 
 def test_what_takes_most_error_off_for_its_time_is_raised_first() -> None:
@@ -316,7 +316,7 @@ def test_what_takes_most_error_off_for_its_time_is_raised_first() -> None:
     ]
     assert reasons(greedy_steps(groups, 0.15)) == [("c", "float"), ("b", "16 bits")]
     assert sum(greedy_step.gain for greedy_step in greedy_steps(groups)) == pytest.approx(1.0)
-    assert sum(greedy_step.time for greedy_step in greedy_steps(groups)) == pytest.approx(0.01 + 0.1 + 0.5)
+    assert sum(greedy_step.price for greedy_step in greedy_steps(groups)) == pytest.approx(0.01 + 0.1 + 0.5)
     assert greedy_steps([]) == []
 
 

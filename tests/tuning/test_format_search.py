@@ -7,23 +7,26 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from intact.ptq.mixed import BudgetProgram, Selection
 from intact.tuning.format_search import search_formats
-from intact.tuning.integer_program import Choice, FormatProgram
 from intact.tuning.tune_result import TuneTrial
 
 FLOAT = 1
 
 
-def program(errors: list[float], seconds: list[float]) -> FormatProgram:
+def program(errors: list[float], seconds: list[float]) -> BudgetProgram:
     """Layers of two formats: one with an error, and float, which takes time."""
     none = np.zeros(len(errors))
-    return FormatProgram(np.stack([errors, none], 1), np.stack([none, seconds], 1))
+    return BudgetProgram(
+        range(len(errors)), ("int8", "float"),
+        {"error": np.stack([errors, none], 1), "seconds": np.stack([none, seconds], 1)},
+    )  # fmt: skip
 
 
-def measure(costs: FormatProgram, met: Callable[[Choice], bool]) -> Callable[[Choice], TuneTrial]:
-    def verify(choice: Choice) -> TuneTrial:
-        seconds = 1 + costs.time(choice)
-        return TuneTrial({}, costs.error(choice), seconds, seconds, float(met(choice)), met(choice))
+def measure(costs: BudgetProgram, met: Callable[[Selection], bool]) -> Callable[[Selection], TuneTrial]:
+    def verify(choice: Selection) -> TuneTrial:
+        seconds = 1 + costs.total("seconds", choice)
+        return TuneTrial({}, costs.total("error", choice), seconds, seconds, float(met(choice)), met(choice))
 
     return verify
 

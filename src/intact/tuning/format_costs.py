@@ -27,8 +27,8 @@ from intact.ptq.analysis import (
     units_of,
 )
 from intact.ptq.measure import State
+from intact.ptq.mixed import BudgetProgram
 from intact.ptq.scope import Settings, with_override
-from intact.tuning.integer_program import FormatProgram
 from intact.tuning.latency_clock import CachedClock
 from intact.tuning.layer_formats import FLOAT, LayerFormat
 
@@ -157,7 +157,7 @@ def program_of(
     pairs: Sequence[tuple[int, int]],
     fixed: float,
     progress: bool,
-) -> FormatProgram:
+) -> BudgetProgram:
     """Build the integer program: measure the missing times, and combine them with the errors.
 
     Args:
@@ -191,7 +191,9 @@ def program_of(
             extra = table.seconds(dict.fromkeys((layers[a].name, layers[b].name), FLOAT)) - table.reference
             savings[(a, b, exact)] = float(seconds[a, exact] + seconds[b, exact] - extra)
             bar.advance()
-    return FormatProgram(errors_table, seconds, savings, fixed)
+    costs = {"error": errors_table, "seconds": seconds}
+    names = [layer_format.name for layer_format in formats]
+    return BudgetProgram(layers, names, costs, {"seconds": savings}, {"error": fixed})
 
 
 def _is_quicker(layers: Sequence[Layer], format: LayerFormat, table: LatencyTable) -> bool:

@@ -9,13 +9,13 @@ from functools import cache
 from math import sqrt
 from typing import TypeVar
 
-from intact.tuning.integer_program import Choice, FormatProgram, cheapest, front
+from intact.ptq.mixed import BudgetProgram, Selection
 from intact.tuning.tune_result import TuneTrial
 
-Verify = Callable[[Choice], TuneTrial]
-Ahead = Callable[[Sequence[Choice]], None]
+Verify = Callable[[Selection], TuneTrial]
+Ahead = Callable[[Sequence[Selection]], None]
 T = TypeVar("T")
-Walk = Generator[Choice, tuple[bool, bool], T]
+Walk = Generator[Selection, tuple[bool, bool], T]
 """Yields choices; is told whether each meets the target, and whether no more may be verified."""
 
 
@@ -30,13 +30,13 @@ class TuneSearch:
             the best metric.
     """
 
-    front: tuple[Choice, ...]
-    tried: tuple[Choice, ...]
-    best: Choice
+    front: tuple[Selection, ...]
+    tried: tuple[Selection, ...]
+    best: Selection
 
 
 def search_formats(
-    program: FormatProgram, verify: Verify, trials: int, ahead: Ahead | None = None, width: int = 1
+    program: BudgetProgram, verify: Verify, trials: int, ahead: Ahead | None = None, width: int = 1
 ) -> TuneSearch:
     """Look for the fastest choice that meets the target.
 
@@ -53,7 +53,7 @@ def search_formats(
         width: How many choices `ahead` gets at most.
     """
     path = _Path(program, trials)
-    tried: dict[Choice, TuneTrial] = {}
+    tried: dict[Selection, TuneTrial] = {}
     while (
         choice := path.next({tried_choice: trial.met for tried_choice, trial in tried.items()})
     ) is not None:
@@ -71,16 +71,16 @@ class _Path:
         trials: How many choices may be verified.
     """
 
-    def __init__(self, program: FormatProgram, trials: int) -> None:
+    def __init__(self, program: BudgetProgram, trials: int) -> None:
         self._program, self._trials = program, trials
-        self._cheapest = cache(lambda most: cheapest(program, most))
-        self.front = front(program)
+        self._cheapest = cache(lambda most: program.solve("seconds", {"error": most}))
+        self.front = program.front("seconds", "error")
 
-    def next(self, outcomes: Mapping[Choice, bool]) -> Choice | None:
+    def next(self, outcomes: Mapping[Selection, bool]) -> Selection | None:
         """Return the next choice to verify, given which earlier ones meet the target; None at the end."""
         walk = self._walk()
         try:
-            choice, passed = next(walk), set[Choice]()
+            choice, passed = next(walk), set[Selection]()
             while choice in outcomes:
                 passed.add(choice)
                 choice = walk.send((outcomes[choice], len(passed) >= self._trials))
@@ -88,9 +88,9 @@ class _Path:
             return None
         return choice
 
-    def likely(self, outcomes: Mapping[Choice, bool], count: int) -> list[Choice]:
+    def likely(self, outcomes: Mapping[Selection, bool], count: int) -> list[Selection]:
         """Return at most `count` choices that may come next, whatever the outcomes, the nearest first."""
-        choices: dict[Choice, None] = {}
+        choices: dict[Selection, None] = {}
         waiting = deque([dict(outcomes)])
         while waiting and len(choices) < count:
             assumed = waiting.popleft()
@@ -101,7 +101,7 @@ class _Path:
 
     def _walk(self) -> Walk[None]:
         choices = self.front
-        base: Choice = (0,) * len(self._program.errors)
+        base: Selection = (0,) * len(self._program.items)
         met, spent = yield base
         # What is at `low` and before it fails; what is at `high` meets the target, or is not there.
         low, high = 0, len(choices)
@@ -122,9 +122,9 @@ class _Path:
         if not spent:
             yield from self._give_back(best)
 
-    def _refine(self, fails: Choice, meets: Choice) -> Walk[tuple[Choice, bool]]:
+    def _refine(self, fails: Selection, meets: Selection) -> Walk[tuple[Selection, bool]]:
         """Halve the gap between the failing and the passing choice; return the last one that passes."""
-        worse, better = self._program.error(fails), self._program.error(meets)
+        worse, better = self._program.total("error", fails), self._program.total("error", meets)
         visited, spent = {fails, meets}, False
         while not spent and better < worse:
             middle = sqrt(worse * better) if better > 0 else worse / 4
@@ -136,10 +136,10 @@ class _Path:
             if met:
                 meets, better = choice, middle
             else:
-                worse = min(middle, self._program.error(choice))
+                worse = min(middle, self._program.total("error", choice))
         return meets, spent
 
-    def _give_back(self, meets: Choice) -> Walk[None]:
+    def _give_back(self, meets: Selection) -> Walk[None]:
         """Yield choices that give layers back to format 0, those first that save the most time for their
         error.
 
@@ -159,18 +159,19 @@ class _Path:
             else:
                 fixed |= set(candidates)
 
-    def _layers_to_give_back(self, choice: Choice, fixed: set[int]) -> list[int]:
+    def _layers_to_give_back(self, choice: Selection, fixed: set[int]) -> list[int]:
         """Return the layers that save time in format 0, by time for error, without those in `fixed`."""
         program, ranked = self._program, []
         for i, f in enumerate(choice):
             without = (*choice[:i], 0, *choice[i + 1 :])
-            saving = program.time(choice) - program.time(without)
+            saving = program.total("seconds", choice) - program.total("seconds", without)
             if f and i not in fixed and saving > 0:
-                ranked.append((-saving / max(program.error(without) - program.error(choice), 1e-30), i))
+                error = program.total("error", without) - program.total("error", choice)
+                ranked.append((-saving / max(error, 1e-30), i))
         return [i for _, i in sorted(ranked)]
 
 
-def _best(tried: dict[Choice, TuneTrial]) -> Choice:
+def _best(tried: dict[Selection, TuneTrial]) -> Selection:
     met = [choice for choice, trial in tried.items() if trial.met]
     if met:
         return min(met, key=lambda choice: (tried[choice].seconds, tried[choice].predicted_error, choice))

@@ -10,10 +10,10 @@ from intact.engine import compile
 from intact.graph import Model, PicklableModel
 from intact.job_pool import JobPool
 from intact.ptq import quantize
+from intact.ptq.mixed import Selection
 from intact.ptq.scope import Settings
 from intact.ptq.stages import NothingToQuantizeError
 from intact.tuning.accuracy_score import Score, check_score
-from intact.tuning.integer_program import Choice
 
 Overrides = Mapping[str, Any]
 
@@ -70,15 +70,15 @@ class ParallelScorer:
         self,
         pool: JobPool,
         scorer: ChoiceScorer,
-        overrides: Callable[[Choice], Overrides],
-        is_known: Callable[[Choice], bool],
+        overrides: Callable[[Selection], Overrides],
+        is_known: Callable[[Selection], bool],
     ) -> None:
         settings = replace(scorer.settings, pool=None, progress=False)
         self._pool, self._scorer = pool, replace(scorer, settings=settings, threads=pool.threads)
         self._overrides, self._is_known = overrides, is_known
-        self.results: dict[Choice, tuple[Model, float]] = {}
+        self.results: dict[Selection, tuple[Model, float]] = {}
 
-    def __call__(self, choices: Sequence[Choice]) -> None:
+    def __call__(self, choices: Sequence[Selection]) -> None:
         """Score those of `choices` without a result; the search needs the first one now."""
         if not choices or choices[0] in self.results or self._is_known(choices[0]):
             return

@@ -21,6 +21,7 @@ from intact.processes import cached_property
 from intact.ptq import keep_if_read_once, open_batches
 from intact.ptq.analysis import settings_of
 from intact.ptq.data import BatchSplitter, Feeds, inputs_of
+from intact.ptq.mixed import BudgetProgram, Selection
 from intact.ptq.scope import Settings, names_of_quantized
 from intact.spec import is_whole
 from intact.tuning.accuracy_score import Agreement, Score, check_score
@@ -34,7 +35,6 @@ from intact.tuning.format_costs import (
     quantize_uniformly,
 )
 from intact.tuning.format_search import TuneSearch, search_formats
-from intact.tuning.integer_program import Choice, FormatProgram
 from intact.tuning.latency_clock import CachedClock, Clock, EngineClock, identity
 from intact.tuning.layer_formats import LayerFormat, formats_of, overrides_of
 from intact.tuning.parallel_scoring import ChoiceScorer, ParallelScorer, quantize_choice
@@ -178,7 +178,7 @@ class _Verifier:
         self.float_score = self._score("float", self.model) if score is None else score
         self.float_seconds = self.clock(self.model)
         self.least = self.float_score - self.max_drop
-        self.trials: dict[Choice, TuneTrial] = {}
+        self.trials: dict[Selection, TuneTrial] = {}
 
     @property
     def base(self) -> UniformModel:
@@ -220,7 +220,7 @@ class _Verifier:
         return [layer for layer in offered if layer.name in chosen_names]
 
     @cached_property
-    def program(self) -> FormatProgram:
+    def program(self) -> BudgetProgram:
         """The integer program of this model."""
         ours, choice_names = self.errors[self.formats[0].name], {layer.name for layer in self.layers}
         fixed = sum(error for name, error in ours.items() if name not in choice_names)
@@ -229,22 +229,23 @@ class _Verifier:
             self.layers, self.formats, self.errors, self.table, pairs, fixed, self.settings.progress
         )
 
-    def __call__(self, choice: Choice) -> TuneTrial:
+    def __call__(self, choice: Selection) -> TuneTrial:
         """Measure `choice`, once."""
         if choice not in self.trials:
             model, known_score = self.ahead.results.pop(choice, None) or (self.quantize(choice), None)
             score = self._score(_name(choice), model, known_score) if any(choice) else self.everywhere_score
             seconds = self.clock(model)
+            error = self.program.total("error", choice)
+            predicted = self.table.reference + self.program.total("seconds", choice)
             self.trials[choice] = TuneTrial(
-                self.format_names(choice), self.program.error(choice),
-                self.table.reference + self.program.time(choice), seconds, score, score >= self.least,
-            )  # fmt: skip
+                self.format_names(choice), error, predicted, seconds, score, score >= self.least
+            )
         return self.trials[choice]
 
-    def format_names(self, choice: Choice) -> dict[str, str]:
+    def format_names(self, choice: Selection) -> dict[str, str]:
         return {layer.name: self.formats[f].name for layer, f in zip(self.layers, choice, strict=True) if f}
 
-    def overrides(self, choice: Choice) -> dict[str, Any]:
+    def overrides(self, choice: Selection) -> dict[str, Any]:
         """Return the overrides for `quantize`: those of the choice, then those of the user."""
         nodes = {layer.name: layer.nodes for layer in self.layers}
         chosen = {layer.name: self.formats[f] for layer, f in zip(self.layers, choice, strict=True)}
@@ -264,12 +265,12 @@ class _Verifier:
         scorer = ChoiceScorer(PicklableModel(self.model), self.data, self.settings, self.score, self.threads)
         key = key_of(self.score)
 
-        def is_known(choice: Choice) -> bool:
+        def is_known(choice: Selection) -> bool:
             return not any(choice) or bool(key and self.study.knows(f"{key}: {_name(choice)}"))
 
         return ParallelScorer(self.settings.pool or InProcess(), scorer, self.overrides, is_known)
 
-    def quantize(self, choice: Choice) -> Model:
+    def quantize(self, choice: Selection) -> Model:
         """Quantize the model as `choice` says."""
         return quantize_choice(self.model, self.data, self.settings, self.overrides(choice))
 
@@ -283,7 +284,7 @@ class _Verifier:
         return (self.study.numbers(f"{key}: {name}", measure) if key else measure())["score"]
 
 
-def _name(choice: Choice) -> str:
+def _name(choice: Selection) -> str:
     """Return the name of a choice in records."""
     return "choice " + ",".join(map(str, choice))
 
@@ -323,8 +324,8 @@ def _result(verify: _Verifier, search_result: TuneSearch, clock: Clock) -> TuneR
     program, names = verify.program, [layer_format.name for layer_format in verify.formats]
     layers = tuple(
         TunedLayer(
-            layer.name, layer.nodes, dict(zip(names, map(float, program.errors[i]), strict=True)),
-            {n: float(s) for n, s in zip(names, program.seconds[i], strict=True) if isfinite(s)},
+            layer.name, layer.nodes, dict(zip(names, map(float, program.costs["error"][i]), strict=True)),
+            {n: float(s) for n, s in zip(names, program.costs["seconds"][i], strict=True) if isfinite(s)},
             names[search_result.best[i]],
         )
         for i, layer in enumerate(verify.layers)
@@ -337,7 +338,8 @@ def _result(verify: _Verifier, search_result: TuneSearch, clock: Clock) -> TuneR
         trials=tuple(verify(choice) for choice in search_result.tried),
         best=verify(search_result.best),
         front=tuple(
-            (reference + program.time(choice), program.error(choice)) for choice in search_result.front
+            (reference + program.total("seconds", choice), program.total("error", choice))
+            for choice in search_result.front
         ),
         formats=tuple(names),
         float_score=verify.float_score,

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from intact.errors import QuantValueError
 from intact.ptq.blocks.block_format import BlockFormat, Reals
 from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
-from intact.ptq.mixed.precision_search import Cost, UnitGroup, greedy_steps
+from intact.ptq.mixed.budget_search import BudgetProgram
 
 _SCALE_BITS = 16
 _SAMPLE = 2**17  # weights of a layer that are rounded to each format: an eighth of the time for large layers
@@ -79,15 +81,11 @@ def choose_formats(
             f"blocks of {grids[0].block_size}", "give more, larger blocks, or fewer bits",
         )  # fmt: skip
     names = {grid.name: grid for grid in grids}
-    units = []
-    for key, group in groups.items():
-        share = group.weights / total / least
-        forms = {
-            grid.name: Cost(error, (cost - least) * share)
-            for grid, error, cost in zip(grids[1:], group.errors[1:], costs[1:], strict=True)
-        }
-        units.append((key, UnitGroup((), group.errors[0], forms)))
-    chosen = {id(unit): grids[0] for _, unit in units}
-    for step in greedy_steps([unit for _, unit in units], budget / least - 1):
-        chosen[id(step.group)] = names[step.form]
-    return {key: chosen[id(unit)] for key, unit in units}
+    shares = [group.weights / total / least for group in groups.values()]
+    table = {
+        "error": np.array([group.errors for group in groups.values()]).reshape(len(groups), len(grids)),
+        "cost": np.outer(shares, np.subtract(costs, least)),
+    }
+    program = BudgetProgram(list(groups), list(names), table)
+    steps = program.upgrades("error", "cost", budget / least - 1)
+    return dict.fromkeys(groups, grids[0]) | {step.item: names[step.choice] for step in steps}

@@ -182,11 +182,7 @@ class _Search:
         longest = max((run.feeds for run in state.runs), key=elements)
         predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, longest))
         unit_trials = FileTrials(state, self.after, predicted, wide)
-        units = [
-            unit for unit in units
-            if min(unit_trials.time([unit], "16 bits"), unit_trials.time([unit], "float")) <= budget
-        ]  # fmt: skip
-        return unit_trials.measure(units, trials, least_share, budget, error) if units else []
+        return unit_trials.measure(units, trials, least_share, budget, error)
 
     @cached_property
     def _int16_state(self) -> State | None:

@@ -12,12 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import inf, log2, log10
+from typing import NamedTuple
 
 from intact.ptq.analysis.group_screening import screen_groups
 from intact.ptq.analysis.model_segments import Read
 from intact.ptq.analysis.partial_quantization import grids_of
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
 from intact.ptq.measure.quantization_state import State
+from intact.ptq.mixed.budget_search import BudgetProgram, Upgrade
 from intact.ptq.mixed.int16_inputs import WideUnits
 from intact.ptq.mixed.predicted_time import PredictedTime
 from intact.ptq.stages.int16_activations import Unit
@@ -37,8 +39,7 @@ _PAYS = 0.5  # of the error before: what a proposal must get below, as measured
 _SLACK = 1.5  # times that, where errors of units alone are added up to tell it
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """Holds the error that a format leaves in a unit, and the extra time as a part of the model's time."""
 
     error: float
@@ -68,20 +69,8 @@ class UnitGroup:
         )
 
 
-@dataclass(frozen=True)
-class PrecisionStep:
-    """Describes one group that gets another format.
-
-    Attributes:
-        group, form: The group, and its new format.
-        gain: The error that it saves, if errors add up.
-        time: The extra time, as a part of the model's time.
-    """
-
-    group: UnitGroup
-    form: Form
-    gain: float
-    time: float
+PrecisionStep = Upgrade[UnitGroup]
+"""One group that gets another format: `gain` is error, `price` extra time as a part of the model's time."""
 
 
 def greedy_steps(
@@ -94,22 +83,9 @@ def greedy_steps(
         budget: The most time, together.
         by_turns: What can have 16 bits is in float only behind them.
     """
-    now = [Cost(group.error, 0.0) for group in groups]
-    first = [{"16 bits"} & group.forms.keys() if by_turns else set() for group in groups]
-    steps, left = list[PrecisionStep](), budget
-    while True:
-        fitting = [
-            (index, PrecisionStep(group, form, now[index].error - cost.error, cost.time - now[index].time))
-            for index, group in enumerate(groups) for form, cost in group.forms.items()
-            if cost.error < now[index].error and 0 <= cost.time - now[index].time <= left
-            and first[index] <= {form}
-        ]  # fmt: skip
-        if not fitting:
-            return steps
-        index, best = max(fitting, key=lambda candidate: candidate[1].gain / max(candidate[1].time, _LEAST))
-        now[index], first[index] = groups[index].forms[best.form], set()
-        steps.append(best)
-        left -= best.time
+    rows = ({"8 bits": (group.error, 0.0)} | group.forms for group in groups)
+    program = BudgetProgram.of_rows(groups, ("8 bits", "float", "16 bits"), Cost._fields, rows)
+    return program.upgrades("error", "time", budget, entry="16 bits" if by_turns else None)
 
 
 def count_worthwhile(steps: Sequence[PrecisionStep], total: float) -> int:
@@ -121,7 +97,7 @@ def count_worthwhile(steps: Sequence[PrecisionStep], total: float) -> int:
     """
     most, best, left, spent = 0.0, 0, total, 0.0
     for number, step in enumerate(steps, 1):
-        left, spent = left - step.gain, spent + step.time
+        left, spent = left - step.gain, spent + step.price
         if (now := log2(total / max(left, total * _LEAST)) - spent / _HALVES) > most:
             most, best = now, number
     return best
@@ -142,7 +118,7 @@ def affordable_steps(groups: Sequence[UnitGroup], budget: float, error: float = 
 def forms_of(steps: Sequence[PrecisionStep]) -> dict[Form, dict[Unit, UnitGroup]]:
     """Return the formats that `steps` lead to, by unit."""
     forms: dict[Form, dict[Unit, UnitGroup]] = {"16 bits": {}, "float": {}}
-    for group, form in {id(step.group): (step.group, step.form) for step in steps}.values():
+    for group, form in {id(step.item): (step.item, step.choice) for step in steps}.values():
         forms[form] |= dict.fromkeys(group.units, group)
     return forms
 
@@ -194,15 +170,20 @@ class UnitTrials(ABC):
     ) -> list[UnitGroup]:  # fmt: skip
         """Measure the errors and times of `units`, alone or with neighbours that can have the same formats.
 
-        None where 16 bits would not pay even if they left nothing of any group's error.
+        None where no unit can be raised within the budget, or 16 bits would not pay even if they left nothing
+        of any group's error.
 
         Args:
-            units: One or more.
+            units: Which.
             trials: At most so many, and as many again where 16 bits could help.
             least_share: Of the errors of all; only float is offered to what has less.
             budget: The most time that may be spent; infinity: whether it pays is not asked.
             error: Of the outputs, where there are more units than these.
         """
+        if budget < inf:
+            units = [u for u in units if min(self.time([u], "16 bits"), self.time([u], "float")) <= budget]
+        if not units:
+            return []
         units = sorted(units, key=self.can_widen)
 
         def measure(groups: Sequence[range]) -> Sequence[float]:

@@ -122,8 +122,7 @@ def spend_budget(
         return BudgetResult()
     undo_bias_correction(calibration.model)
     trials = _ModuleTrials(analysis, calibration, units)
-    affordable = [u for u in units if min(trials.time([u], "16 bits"), trials.time([u], "float")) <= budget]
-    measured = trials.measure(affordable, budget=budget, error=error) if affordable else []
+    measured = trials.measure(list(units), budget=budget, error=error)
     steps = affordable_steps(measured, budget, error)
     forms = forms_of([] if is_hopeless(measured, steps, error) else steps)
     change = _Change(calibration)

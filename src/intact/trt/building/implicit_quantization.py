@@ -25,6 +25,7 @@ from intact.engine import Engine, Plan
 from intact.engine.lower import lower
 from intact.errors import CalibrationError
 from intact.graph import Model, Node, node_seconds, to_bytes
+from intact.ptq.mixed import BudgetProgram
 from intact.ptq.stages import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.timings import processor
@@ -180,13 +181,15 @@ class _Chooser:
         models = {"int8": done.result.model, "float": self.model}
         plans = {"int8": lower(models["int8"])}
         int8, floats = self._layer_times(plans["int8"])
-        slow = [
-            layer for layer in plans["int8"].layers
-            if layer.precision == "int8" and layer.name in int8 and int8[layer.name] > floats[layer.name]
-            and not self.integers.intersection(layer.nodes)
-        ]  # fmt: skip
-        if slow:
-            exclude = [node for layer in slow for node in layer.nodes]
+        layers = [la for la in plans["int8"].layers if la.precision == "int8" and la.name in int8]
+        rows = (
+            {"int8": (int8[la.name],)}
+            | ({} if self.integers.intersection(la.nodes) else {"float": (floats[la.name],)})
+            for la in layers
+        )
+        program = BudgetProgram.of_rows(layers, ("int8", "float"), ("seconds",), rows)
+        exclude = [node for la in program.items_with("float", program.solve("seconds")) for node in la.nodes]
+        if exclude:
             with suppress(CalibrationError, NothingToQuantizeError):  # where no layer is left for int8
                 models["mixed"] = quantize(exclude).result.model
                 plans["mixed"] = lower(models["mixed"])
