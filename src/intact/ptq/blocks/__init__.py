@@ -5,6 +5,13 @@ result.save("model.int4.onnx")
 """
 
 from intact.ptq.blocks.block_format import BlockFormat, activation_block
+from intact.ptq.blocks.block_quantizer import (
+    BlockQuantizer,
+    BlockResult,
+    LayerCodes,
+    measure_inputs,
+    stack_rows,
+)
 from intact.ptq.blocks.block_settings import (
     ACTIVATIONS,
     METHODS,
@@ -17,7 +24,6 @@ from intact.ptq.blocks.channel_scales import search_channel_scales
 from intact.ptq.blocks.convert_to_onnx import ConvertedModel, convert_to_onnx
 from intact.ptq.blocks.fit_scales import round_to_nearest
 from intact.ptq.blocks.gptq import damp, round_with_hessian
-from intact.ptq.blocks.group_store import GroupStore
 from intact.ptq.blocks.layer_groups import group_by_input
 from intact.ptq.blocks.linear_layers import find_linear_layers
 from intact.ptq.blocks.mixed_bits import (
@@ -29,21 +35,19 @@ from intact.ptq.blocks.mixed_bits import (
 )
 from intact.ptq.blocks.quantize_weights import (
     BlockQuantizedModel,
-    LayerCodes,
     quantize_weights,
     read_groups,
-    summarize,
 )
 from intact.ptq.blocks.refine_codes import refine
 from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
 from intact.ptq.blocks.write_layers import QDQ_OPSET, insert_dequantize, insert_nbits
 
 __all__ = [
-    "ACTIVATIONS", "BlockFormat", "BlockQuantizedModel", "BlockSettings", "ConvertedModel",
-    "FormatErrors", "GroupStore", "InputMoments", "LayerCodes", "METHODS", "OPERATORS", "QDQ_OPSET",
-    "RECIPES", "activation_block", "candidate_formats", "choose_formats", "convert_to_onnx", "damp",
-    "find_linear_layers", "group_by_input", "insert_dequantize", "insert_nbits", "measure_formats",
-    "quantize_weights", "read_groups", "refine", "round_group", "round_to_nearest",
-    "round_with_hessian", "search_channel_scales", "settings_of", "stored_bits", "summarize",
-    "wants_blocks",
+    "ACTIVATIONS", "BlockFormat", "BlockQuantizedModel", "BlockQuantizer", "BlockResult",
+    "BlockSettings", "ConvertedModel", "FormatErrors", "InputMoments", "LayerCodes", "METHODS",
+    "OPERATORS", "QDQ_OPSET", "RECIPES", "activation_block", "candidate_formats", "choose_formats",
+    "convert_to_onnx", "damp", "find_linear_layers", "group_by_input", "insert_dequantize",
+    "insert_nbits", "measure_formats", "measure_inputs", "quantize_weights", "read_groups", "refine",
+    "round_group", "round_to_nearest", "round_with_hessian", "search_channel_scales", "settings_of",
+    "stack_rows", "stored_bits", "wants_blocks",
 ]  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,25 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import graph
-from intact.errors import CalibrationError, QuantValueError
-from intact.formats import take_rows
+from intact.errors import QuantValueError
 from intact.graph import Model, pipelines
 from intact.numerics import BlockWeights
 from intact.progress import Progress
 from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_channel_scales
 from intact.ptq.blocks.block_format import BlockFormat, activation_block
+from intact.ptq.blocks.block_quantizer import BlockQuantizer, BlockResult, measure_inputs, stack_rows
 from intact.ptq.blocks.block_settings import BlockSettings, settings_of
 from intact.ptq.blocks.branch_streams import BranchStreams
-from intact.ptq.blocks.group_store import GroupStore
 from intact.ptq.blocks.layer_groups import LayerGroup, group_by_input
 from intact.ptq.blocks.linear_layers import LinearLayer, find_linear_layers
-from intact.ptq.blocks.mixed_bits import (
-    candidate_formats,
-    choose_formats,
-    measure_formats,
-    stored_bits,
-)
-from intact.ptq.blocks.round_group import RECIPES, InputMoments
+from intact.ptq.blocks.round_group import InputMoments, Recipe
 from intact.ptq.blocks.write_layers import (
     QDQ_OPSET,
     write_block_linear,
@@ -43,79 +36,24 @@ from intact.ptq.data.model_inputs import Feeds, inputs_of
 _FOREIGN = "ONNX Runtime runs the branch or loop around it, and has no BlockLinear"
 
 
-@dataclass(frozen=True)
-class LayerCodes:
-    """Says what became of one layer.
-
-    Attributes:
-        name: Of the node; in a branch of an If behind that of the branch.
-        shape: Outputs N and inputs K.
-        error: Squared error of its outputs relative to their squares, on the calibration data; without data
-            that of its weights.
-        format: Of its codes.
-        twins: Names of nodes of other branches that have the same codes.
-    """
-
-    name: str
-    shape: tuple[int, int]
-    error: float
-    format: str = ""
-    twins: tuple[str, ...] = ()
-
-
-def summarize(
-    settings: BlockSettings, layers: Sequence[LayerCodes], in_float: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    """Return (label, figure) rows on what a quantization did."""
-    weights = sum(n * k for n, k in (layer.shape for layer in layers))
-    twins = sum(bool(layer.twins) for layer in layers)
-    worst = max(layers, key=lambda layer: layer.error)
-    counts = Counter(layer.format for layer in layers)
-    formats = ", ".join(f"{name} ({count})" if len(counts) > 1 else name for name, count in counts.items())
-    bits = [stored_bits(BlockFormat(layer.format, settings.block)) for layer in layers]
-    mean = sum(b * n * k for b, (n, k) in zip(bits, (layer.shape for layer in layers), strict=True)) / weights
-    return [
-        ("layers with block weights", f"{len(layers):,}"),
-        *([("of them in several branches", f"{twins:,}")] if twins else []),
-        ("layers in float", f"{len(in_float):,}"),
-        ("weights in codes", f"{weights:,}"),
-        ("format", f"{formats} in blocks of {settings.block}"),
-        ("bits for each weight", f"{mean:.2f}"),
-        ("activations", settings.activations),
-        ("written as", settings.file_operator),
-        ("worst layer", f"{worst.name}: error {worst.error:.1e} of its output"),
-    ]
-
-
-@dataclass(repr=False)
-class BlockQuantizedModel:
+@dataclass(repr=False, kw_only=True)
+class BlockQuantizedModel(BlockResult):
     """Holds a model whose weights are codes in blocks; `print` shows a summary.
 
     Attributes:
         model: The graph.
-        settings: What was asked for.
-        layers: Those with codes, in the order of the graph.
+        settings, layers: As of `BlockResult`.
         in_float: Why each other MatMul and Gemm stays as it is, by name.
         muls: Names of the Muls that scaled input channels; of those that other parameters took, too.
         warnings: What a user should know.
     """
 
     model: Model
-    settings: BlockSettings
-    layers: list[LayerCodes] = field(default_factory=list)
-    in_float: dict[str, str] = field(default_factory=dict)
     muls: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        rows = self.summary()
-        width = max(len(label) for label, _ in rows)
-        lines = [f"{label:<{width}}  {figure}" for label, figure in rows]
-        return "\n".join([*lines, *(f"warning: {line}" for line in self.warnings)])
-
-    def summary(self) -> list[tuple[str, str]]:
-        """Return (label, figure) rows."""
-        return summarize(self.settings, self.layers, self.in_float)
+        return "\n".join([super().__repr__(), *(f"warning: {line}" for line in self.warnings)])
 
     @property
     def proto(self) -> Any:
@@ -166,16 +104,16 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
             f"these stay: {'; '.join(f'{name}: {why}' for name, why in list(reasons.items())[:3])}"
             if reasons else "quantize models with linear layers",
         )  # fmt: skip
-    result = BlockQuantizedModel(model, settings, in_float=reasons)
+    quantizer = BlockQuantizer(settings, settings.file_bits)
+    result = BlockQuantizedModel(settings, quantizer.layers, reasons, model=model)
     groups = deque(group_by_input(model, layers))
     del layers  # each holds pages of a file with external data, until it is done
-    store = GroupStore(settings.state)
-    grids = _choose_grids(model, groups, data, settings)
-    streams = _open_streams(model, data, settings)
+    grids = _choose_grids(model, groups, data, settings, quantizer)
+    streams = _open_streams(model, data, settings, quantizer.recipe)
     with Progress("quantize weights", len(groups), settings.progress) as progress:
         while groups:
             group = groups.popleft()
-            _quantize_group(result, group, streams, grids[group.name], store)
+            _quantize_group(result, group, streams, grids[group.name], quantizer)
             progress.advance()
     fold_channel_scales(model, result.muls)  # at the end: streams hold tensors as they were
     graph.share_initializers(model)
@@ -194,30 +132,28 @@ def _split_foreign(
     return parts
 
 
-def _open_streams(model: Model, data: Any, settings: BlockSettings) -> BranchStreams | None:
+def _open_streams(model: Model, data: Any, settings: BlockSettings, recipe: Recipe) -> BranchStreams | None:
     """Return the streams of the model that gets codes, and of the float model where it is needed.
 
     None where the method needs no data.
     """
-    if data is None or not RECIPES[settings.method].needs_moments:
+    if data is None or not recipe.needs_moments:
         return None
-    plain = (model.clone(),) if RECIPES[settings.method].corrects else ()
+    plain = (model.clone(),) if recipe.corrects else ()
     return BranchStreams((model, *plain), _batches(model, data, settings))
 
 
 def _choose_grids(
-    model: Model, groups: Sequence[LayerGroup], data: Any, settings: BlockSettings
+    model: Model, groups: Sequence[LayerGroup], data: Any, settings: BlockSettings, quantizer: BlockQuantizer
 ) -> dict[str, BlockFormat]:
-    """Return the format of each group, by its name; under a budget by errors of the nearest codes."""
+    """Return the format of each group, by its name."""
     if settings.bits_budget is None:
         return {group.name: settings.grid_of(group.layers[0].names) for group in groups}
-    grids = candidate_formats(settings.grid, settings.file_bits)
     batches = None if data is None else _batches(model, data, settings)
-    errors = {
-        group.name: measure_formats(weight, moments, grids)
-        for group, (weight, moments) in zip(groups, read_groups(model, groups, batches), strict=True)
-    }
-    return choose_formats(errors, grids, settings.bits_budget)
+    measured = read_groups(model, groups, batches)
+    return quantizer.choose_formats(
+        (group.name, weight, moments) for group, (weight, moments) in zip(groups, measured, strict=True)
+    )
 
 
 def read_groups(
@@ -232,7 +168,8 @@ def read_groups(
     """
     streams = None if batches is None else BranchStreams((model.clone(),), batches)
     for group in groups:
-        yield _group_weight(group), None if streams is None else _moments(group, streams)
+        weight = stack_rows(list(map(_finite_rows, group.layers)))
+        yield weight, None if streams is None else _moments(group, streams)
 
 
 def _batches(model: Model, data: Any, settings: BlockSettings) -> list[Feeds]:
@@ -242,38 +179,25 @@ def _batches(model: Model, data: Any, settings: BlockSettings) -> list[Feeds]:
     return list(source.batches)
 
 
-def _group_weight(group: LayerGroup) -> NDArray[np.float32]:
-    """Return the weights of all layers of a group, [N, K]."""
-    parts = [_finite_rows(layer) for layer in group.layers]
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-
 def _quantize_group(
     result: BlockQuantizedModel, group: LayerGroup, streams: BranchStreams | None, grid: BlockFormat,
-    store: GroupStore,
+    quantizer: BlockQuantizer,
 ) -> None:  # fmt: skip
-    settings, model = result.settings, result.model
-    weight, moments = _group_weight(group), None
+    moments = None
     if streams is not None:
         moments = _moments(group, streams)
         if moments is None:
             result.warnings.append(
                 f"{group.name}: no batch of the data reaches it; its codes are the nearest"
             )
-    rounded = store.round(weight, moments, grid, RECIPES[settings.method], settings.strength)
-    if rounded.channel_scales is not None:
+    names, matrices = [layer.name for layer in group.layers], list(map(_finite_rows, group.layers))
+    twins = [tuple(twin.name for twin in layer.twins) for layer in group.layers]
+    codes, channel_scales = quantizer.round(names, matrices, moments, grid, twins)
+    if channel_scales is not None:
         for layers in group.by_source():
-            result.muls.append(insert_channel_scales(model, layers, rounded.channel_scales))
-    begin = 0
-    for layer in group.layers:
-        outputs, size = layer.shape
-        rows = slice(begin, begin + outputs)
-        weights, (error, square) = take_rows(rounded.weights, rows), rounded.errors[rows].sum(0)
-        _write(model, layer, weights, grid, settings)
-        relative = float(error / max(square, 1e-300))
-        twins = tuple(twin.name for twin in layer.twins)
-        result.layers.append(LayerCodes(layer.name, (outputs, size), relative, grid.name, twins))
-        begin += outputs
+            result.muls.append(insert_channel_scales(result.model, layers, channel_scales))
+    for layer, weights in zip(group.layers, codes, strict=True):
+        _write(result.model, layer, weights, grid, result.settings)
 
 
 def _write(
@@ -307,14 +231,8 @@ def _moments(group: LayerGroup, streams: BranchStreams) -> InputMoments | None:
 
     Of two models, those of the float model stand beside those behind codes.
     """
-    moments = InputMoments.zeros(group.size, crossed=streams.count > 1)
-    for layer, *_ in group.by_source():
-        for rows in streams.rows(layer):
-            moments.add(*rows)
-        if not np.isfinite(moments.products).all():
-            source = layer.source.name
-            raise CalibrationError(
-                f"tensor '{source}', input of '{layer.name}'", "NaN or infinity", "finite numbers",
-                "look for the layer that gives it",
-            )  # fmt: skip
-    return moments.mean() if moments.rows else None
+    tensors = (
+        (f"tensor '{layer.source.name}', input of '{layer.name}'", streams.rows(layer))
+        for layer, *_ in group.by_source()
+    )
+    return measure_inputs(tensors, group.size, crossed=streams.count > 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,22 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intact.errors import CalibrationError, QuantValueError
-from intact.formats import take_rows
+from intact.errors import QuantValueError
 from intact.progress import Progress
 from intact.ptq.blocks import (
-    RECIPES,
     BlockFormat,
-    BlockSettings,
-    FormatErrors,
-    GroupStore,
+    BlockQuantizer,
+    BlockResult,
     InputMoments,
-    LayerCodes,
-    candidate_formats,
-    choose_formats,
-    measure_formats,
+    measure_inputs,
     settings_of,
-    summarize,
+    stack_rows,
 )
 from intact.torch.block_weights.layers import BlockWeightLinear, finite_rows
 from intact.torch.block_weights.linear_modules import (
@@ -50,32 +44,19 @@ _BITS = (3, 4, 5, 6, 8)
 _NOT_REACHED = "no batch reached it: its codes are the nearest ones"
 
 
-@dataclass(repr=False)
-class BlockQuantizedModule:
+@dataclass(repr=False, kw_only=True)
+class BlockQuantizedModule(BlockResult):
     """Holds a module whose linear layers are `BlockWeightLinear`; `print` shows a summary.
 
     Attributes:
         model: The module, in evaluation mode.
-        settings: What was asked for.
-        layers: Those with codes, in the order in which they were quantized.
+        settings, layers: As of `BlockResult`.
         in_float: Why each other linear layer stays as it is, by path.
         notes: What else is to be known of a layer, by path.
     """
 
     model: nn.Module
-    settings: BlockSettings
-    layers: list[LayerCodes] = field(default_factory=list)
-    in_float: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        rows = self.summary()
-        width = max(len(label) for label, _ in rows)
-        return "\n".join(f"{label:<{width}}  {figure}" for label, figure in rows)
-
-    def summary(self) -> list[tuple[str, str]]:
-        """Return (label, figure) rows."""
-        return summarize(self.settings, self.layers, self.in_float)
 
 
 def quantize_weights(
@@ -117,46 +98,47 @@ def quantize_weights(
             "model", "no linear layer to quantize" + (f" ({first})" if first else ""),
             "at least one nn.Linear", "change include and exclude, or quantize models with linear layers",
         )  # fmt: skip
-    result = BlockQuantizedModule(model, settings, in_float=reasons)
-    calls = _calls(model, data, settings)
-    if calls:
-        _quantize_by_data(result, layers, calls)
+    quantizer = BlockQuantizer(settings, _BITS)
+    result = BlockQuantizedModule(settings, quantizer.layers, reasons, model=model)
+    if data is None or not quantizer.recipe.needs_moments:
+        _quantize_nearest(result, layers, quantizer)
     else:
-        _quantize_nearest(result, layers)
+        _quantize_by_data(result, layers, _calls(model, data, settings.num_batches), quantizer)
     run_exactly(result.model)
     return result
 
 
-def _calls(model: nn.Module, data: Iterable[Any] | None, settings: BlockSettings) -> list[Call]:
-    """Return the batches as arguments of the model; none where the method needs no data."""
-    if data is None or not RECIPES[settings.method].needs_moments:
-        return []
-    calls = [arguments_of(batch, model) for batch in islice(data, settings.num_batches)]
+def _calls(model: nn.Module, data: Iterable[Any], most: int | None) -> list[Call]:
+    """Return at most so many batches as arguments of the model."""
+    calls = [arguments_of(batch, model) for batch in islice(data, most)]
     if not calls:
         raise QuantValueError("data", "no batches", "at least one", "pass batches of inputs")
     return calls
 
 
-def _quantize_nearest(result: BlockQuantizedModule, layers: Mapping[str, nn.Linear]) -> None:
-    costs = {path: _measure(result, {path: layer}, None) for path, layer in layers.items()}
-    grids = _choose_grids(result, layers, costs)
+def _quantize_nearest(
+    result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], quantizer: BlockQuantizer
+) -> None:
+    measured = ((path, _rows_of(path, layer), None) for path, layer in layers.items())
+    grids = _choose_grids(result, layers, measured, quantizer)
     with Progress("quantize weights", len(layers), result.settings.progress) as progress:
         replacements = {
-            path: _quantize_group(result, {path: layer}, None, grids[path])[path]
+            path: _quantize_group(result, {path: layer}, None, grids[path], quantizer)[path]
             for path, layer in progress.over(list(layers.items()))
         }
     result.model = replace_modules_at(result.model, replacements)
 
 
 def _quantize_by_data(
-    result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], calls: Sequence[Call]
-) -> None:
+    result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], calls: Sequence[Call],
+    quantizer: BlockQuantizer,
+) -> None:  # fmt: skip
     """Quantize each group of layers that read one tensor when all batches stand in front of it."""
     disable_fused_encoders(result.model)
     groups = {path: group for group in shared_inputs(result.model, layers, calls[0]) for path in group}
-    grids = _choose_grids(result, layers, _measure_all(result, layers, groups, calls))
+    grids = _choose_grids(result, layers, _measure_groups(result, layers, groups, calls), quantizer)
     streams = [ModuleStream(result.model, layers, calls)]
-    if RECIPES[result.settings.method].corrects:
+    if quantizer.recipe.corrects:
         plain = deep_copy(result.model)
         streams.append(ModuleStream(plain, {path: plain.get_submodule(path) for path in layers}, calls))
     with Progress("quantize weights", len(layers), result.settings.progress) as progress:
@@ -166,8 +148,10 @@ def _quantize_by_data(
                 stack.enter_context(stream)
             while (group := _next_group(streams, groups)) is not None:
                 moments = _moments(group, streams)
+                if moments is None:
+                    result.notes |= dict.fromkeys(group, _NOT_REACHED)
                 members = {path: left.pop(path) for path in group}
-                modules = _quantize_group(result, members, moments, grids[group[0]])
+                modules = _quantize_group(result, members, moments, grids[group[0]], quantizer)
                 for path, module in modules.items():
                     streams[0].gates[path].inner = module
                     for stream in streams:
@@ -175,7 +159,8 @@ def _quantize_by_data(
                     progress.advance()
         for path, layer in left.items():
             result.notes[path] = _NOT_REACHED
-            streams[0].gates[path].inner = _quantize_group(result, {path: layer}, None, grids[path])[path]
+            modules = _quantize_group(result, {path: layer}, None, grids[path], quantizer)
+            streams[0].gates[path].inner = modules[path]
             progress.advance()
     result.model = streams[0].finish()
 
@@ -194,95 +179,72 @@ def _next_group(
     return tuple(p for p in groups.get(path, (path,)) if not gates_by_path[p].is_open)
 
 
-def _moments(group: Sequence[str], streams: Sequence[ModuleStream]) -> InputMoments:
+def _moments(group: Sequence[str], streams: Sequence[ModuleStream]) -> InputMoments | None:
     """Measure what a group reads; of two streams, that of the float model beside that behind codes."""
-    moments: InputMoments | None = None
+    where, size = f"the input of module '{group[0]}'", streams[0].size_of(group[0])
+    return measure_inputs([(where, _inputs(group, streams))], size, crossed=len(streams) > 1)
+
+
+def _inputs(group: Sequence[str], streams: Sequence[ModuleStream]) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield what a group reads in each batch, float32 [rows, K], in all streams."""
     for runs in zip(*(stream.runs for stream in streams), strict=True):
         if runs[0].gate is None or runs[0].gate.path not in group:
             continue
-        x = _rows(runs[0].x)
-        reference = None
-        if len(runs) > 1:
-            # Where the float model goes another way there is nothing to take back.
-            other = runs[1].gate is not None and runs[1].gate.path in group and _rows(runs[1].x)
-            reference = other if isinstance(other, np.ndarray) and other.shape == x.shape else x
-        moments = moments or InputMoments.zeros(x.shape[1], crossed=len(streams) > 1)
-        moments.add(x, reference)
-    assert moments is not None
-    if not np.isfinite(moments.products).all():
-        raise CalibrationError(
-            f"the input of module '{group[0]}'", "NaN or infinity", "finite numbers",
-            "look for the layer that gives it",
-        )  # fmt: skip
-    return moments.mean()
+        x = _input_rows(runs[0].x)
+        if len(runs) == 1:
+            yield (x,)
+            continue
+        # Where the float model goes another way there is nothing to take back.
+        other = runs[1].gate is not None and runs[1].gate.path in group and _input_rows(runs[1].x)
+        yield x, other if isinstance(other, np.ndarray) and other.shape == x.shape else x
 
 
-def _rows(x: Tensor | None) -> np.ndarray:
+def _input_rows(x: Tensor | None) -> np.ndarray:
     assert x is not None
     return x.detach().to("cpu", torch.float32).reshape(-1, x.shape[-1]).numpy()
 
 
-def _measure_all(
+def _measure_groups(
     result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], groups: Mapping[str, tuple[str, ...]],
     calls: Sequence[Call],
-) -> dict[str, FormatErrors]:  # fmt: skip
-    """Measure the formats that a budget may choose on the float model, by the first layer of each group."""
-    if result.settings.bits_budget is None:
-        return {}
-    costs: dict[str, FormatErrors] = {}
+) -> Iterator[tuple[str, np.ndarray, InputMoments | None]]:  # fmt: skip
+    """Run the float model; yield the first layer of each group, its weights [N, K] and what they multiply."""
     left = dict(layers)
     with ModuleStream(result.model, layers, calls) as stream:
         while (group := _next_group([stream], groups)) is not None:
-            members = {path: left.pop(path) for path in group}
-            costs[group[0]] = _measure(result, members, _moments(group, [stream]))
+            rows = [_rows_of(path, left.pop(path)) for path in group]
+            yield group[0], stack_rows(rows), _moments(group, [stream])
             for path in group:
                 stream.gates[path].is_open = True
     result.model = stream.finish()
-    return costs | {path: _measure(result, {path: layer}, None) for path, layer in left.items()}
-
-
-def _measure(
-    result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], moments: InputMoments | None
-) -> FormatErrors:
-    """Measure the formats of layers that read one tensor; nothing without a budget."""
-    if result.settings.bits_budget is None:
-        return FormatErrors(0, ())
-    weight = np.concatenate([convert_at(path, partial(finite_rows, x)) for path, x in layers.items()])
-    return measure_formats(weight, moments, candidate_formats(result.settings.grid, _BITS))
+    yield from ((path, _rows_of(path, layer), None) for path, layer in left.items())
 
 
 def _choose_grids(
-    result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], costs: Mapping[str, FormatErrors]
-) -> dict[str, BlockFormat]:
+    result: BlockQuantizedModule, layers: Mapping[str, nn.Linear],
+    measured: Iterable[tuple[str, np.ndarray, InputMoments | None]], quantizer: BlockQuantizer,
+) -> dict[str, BlockFormat]:  # fmt: skip
     """Return the format of each layer; of a group under a budget that of its first one."""
-    settings = result.settings
-    if settings.bits_budget is None:
-        return dict.fromkeys(layers, settings.grid)
-    return choose_formats(costs, candidate_formats(settings.grid, _BITS), settings.bits_budget)
+    if result.settings.bits_budget is None:
+        return dict.fromkeys(layers, result.settings.grid)
+    return quantizer.choose_formats(measured)
+
+
+def _rows_of(path: str, layer: nn.Linear) -> np.ndarray:
+    """Return the weights of the layer at `path`, float32 [N, K]; errors name it."""
+    return convert_at(path, partial(finite_rows, layer))
 
 
 def _quantize_group(
-    result: BlockQuantizedModule,
-    layers: Mapping[str, nn.Linear],
-    moments: InputMoments | None,
-    grid: BlockFormat,
-) -> dict[str, nn.Module]:
+    result: BlockQuantizedModule, layers: Mapping[str, nn.Linear], moments: InputMoments | None,
+    grid: BlockFormat, quantizer: BlockQuantizer,
+) -> dict[str, nn.Module]:  # fmt: skip
     """Choose the codes of layers that read one tensor; return modules by path."""
-    settings = result.settings
-    parts = [convert_at(path, partial(finite_rows, layer)) for path, layer in layers.items()]
-    weight, recipe = np.concatenate(parts), RECIPES[settings.method]
-    rounded = GroupStore(settings.state).round(weight, moments, grid, recipe, settings.strength)
-    factors = rounded.channel_scales
+    matrices = [_rows_of(path, layer) for path, layer in layers.items()]
+    codes, factors = quantizer.round(list(layers), matrices, moments, grid)
     inverses = None if factors is None else torch.from_numpy(1 / factors)
-    modules: dict[str, nn.Module] = {}
-    begin = 0
-    for (path, layer), part in zip(layers.items(), parts, strict=True):
-        rows = slice(begin, begin := begin + len(part))
-        weights, (error, square) = take_rows(rounded.weights, rows), rounded.errors[rows].sum(0)
-        make = partial(
-            BlockWeightLinear, weights, layer.bias, activations=settings.activations, channel_factors=inverses
-        )
-        modules[path] = convert_at(path, make)
-        relative = float(error / max(square, 1e-300))
-        result.layers.append(LayerCodes(path, (len(part), part.shape[1]), relative, grid.name))
-    return modules
+    make = partial(BlockWeightLinear, activations=result.settings.activations, channel_factors=inverses)
+    return {
+        path: convert_at(path, partial(make, weights, layer.bias))
+        for (path, layer), weights in zip(layers.items(), codes, strict=True)
+    }
