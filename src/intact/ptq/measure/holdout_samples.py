@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.ptq.data.model_inputs import Feeds
-from intact.ptq.measure.channel_statistics import ChannelSquares
+from intact.ptq.measure.running_sums import RunningSums, add_by_name
 
 if TYPE_CHECKING:
     from intact.ptq.measure.second_moments import Moments
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 HOLDOUT_BYTES, HOLDOUT_LEAST, HOLDOUT_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
 INNER_BYTES = 2**18
-
-RunMeans = tuple[NDArray[np.float64], int]
-"""Means of what a layer reads in one run (`intact.ptq.measure.input_means`), and over how many samples."""
 
 
 @dataclass(order=True)
@@ -36,7 +33,7 @@ class HoldoutSample:
         feeds: The inputs by name.
         outputs: The float model's outputs by name.
         inner: The calibrated tensors by name, if they fit into `INNER_BYTES` together; else None.
-        means: The mean inputs by layer, where `inner` is None.
+        means: The sums of inputs by layer (`intact.ptq.measure.input_means`), where `inner` is None.
         squares: The squares of channels by tensor, where `inner` is None.
         moments: The moments of inputs by (layer, rows per run), where `inner` is None.
     """
@@ -45,8 +42,8 @@ class HoldoutSample:
     feeds: Feeds = field(compare=False)
     outputs: dict[str, NDArray] = field(compare=False)
     inner: dict[str, NDArray] | None = field(compare=False, default=None, repr=False)
-    means: dict[str, RunMeans] = field(compare=False, default_factory=dict, repr=False)
-    squares: dict[str, ChannelSquares] = field(compare=False, default_factory=dict, repr=False)
+    means: dict[str, RunningSums] = field(compare=False, default_factory=dict, repr=False)
+    squares: dict[str, RunningSums] = field(compare=False, default_factory=dict, repr=False)
     moments: dict[tuple[str, int], Moments] = field(compare=False, default_factory=dict, repr=False)
 
     @property
@@ -138,14 +135,13 @@ def _stack_samples(runs: Sequence[HoldoutSample]) -> HoldoutSample:
         {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         for parts in ([sample.feeds for sample in runs], [sample.outputs for sample in runs])
     )
-    means, squares = dict[str, RunMeans](), dict[str, ChannelSquares]()
+    means, squares = dict[str, RunningSums](), dict[str, RunningSums]()
     for sample in runs:
-        squares |= {name: squares[name] + s if name in squares else s for name, s in sample.squares.items()}
+        add_by_name(squares, sample.squares)
     for name in runs[0].means:
         parts = [sample.means[name] for sample in runs if name in sample.means]
-        total = sum(samples for _, samples in parts)
-        sums = np.sum([samples * mean for mean, samples in parts], axis=0)
-        means[name] = sums / total, total
+        total = sum(part.count for part in parts)
+        means[name] = RunningSums.of_mean(np.sum([part.totals[0] for part in parts], axis=0) / total, total)
     return HoldoutSample(runs[0].digest, feeds, outputs, means=means, squares=squares)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 from intact import kernels
 from intact.graph import Constants, Model, Node, is_op, ops
 from intact.numerics import to_float32
-from intact.ptq.measure.holdout_samples import RunMeans
 from intact.ptq.measure.layer_inputs import Readers
+from intact.ptq.measure.running_sums import RunningSums
 from intact.ptq.scope.quantization_ranges import QuantizedWeight
 
 Means = dict[str, NDArray[np.float64]]
@@ -35,7 +34,7 @@ def layers_with_means(
     return layers
 
 
-def mean_readers(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Readers[RunMeans]:
+def mean_readers(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Readers[RunningSums]:
     """Return readers that compute the input means of layers (see `read_layer_inputs`).
 
     Args:
@@ -71,25 +70,6 @@ def constant_shapes(model: Model, readers: Iterable[tuple[str, int]]) -> dict[st
     return shapes
 
 
-@dataclass
-class MeanSums:
-    """Adds up the means of runs, in order."""
-
-    _sums: Means = field(default_factory=dict)
-    _counts: dict[str, int] = field(default_factory=dict)
-
-    def add(self, means: Mapping[str, RunMeans]) -> None:
-        """Take in those of one run."""
-        for name, (mean, samples) in means.items():
-            self._sums[name] = self._sums.get(name, 0.0) + samples * mean
-            self._counts[name] = self._counts.get(name, 0) + samples
-
-    @property
-    def means(self) -> Means:
-        """The means over all samples."""
-        return {name: total / self._counts[name] for name, total in self._sums.items()}
-
-
 def _is_supported(node: Node) -> bool:
     op = ops.read(node)
     if isinstance(op, ops.ConvTranspose):  # not where its pads are what is left over
@@ -113,12 +93,14 @@ class _Mean:
         self._kernel = weight[2:]
         self._cached_taps: tuple[tuple[int, ...], _Taps] | None = None  # the last sizes': few are unlike them
 
-    def __call__(self, x: NDArray) -> RunMeans:
-        """Return [C, *kernel], or [K] of a product or a recurrent layer."""
+    def __call__(self, x: NDArray) -> RunningSums:
+        """Return sums over samples, [C, *kernel], or [K] of a product or a recurrent layer."""
         if self._conv is None:
-            return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64)), len(x)
-        windows, outputs = self._windows(x)
-        return kernels.window_sums(to_float32(x), windows) / (len(x) * outputs), len(x)
+            mean = np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64))
+        else:
+            windows, outputs = self._windows(x)
+            mean = kernels.window_sums(to_float32(x), windows) / (len(x) * outputs)
+        return RunningSums.of_mean(mean, len(x))
 
     def _windows(self, x: NDArray) -> _Taps:
         assert self._conv is not None, "products have none"
@@ -127,7 +109,7 @@ class _Mean:
             self._cached_taps = cached = spatial, _taps(self._conv, self._kernel, spatial)
         return cached[1]
 
-    def together(self, tensors: Sequence[NDArray]) -> list[RunMeans]:
+    def together(self, tensors: Sequence[NDArray]) -> list[RunningSums]:
         """Return the same of each of `tensors`, bit for bit, at once where they are one sample of one size
         each.
         """
@@ -137,11 +119,12 @@ class _Mean:
         x = np.concatenate(tensors)
         if self._conv is None:
             rows = x.reshape(len(x), -1, x.shape[-1])
-            return [(mean, 1) for mean in rows.mean(axis=1, dtype=np.float64)]
+            return [RunningSums(1, (mean,)) for mean in rows.mean(axis=1, dtype=np.float64)]
         windows, outputs = self._windows(x)
         channels = x.reshape(1, -1, *first[2:])  # of all runs
         sums = kernels.window_sums(to_float32(channels), windows)
-        return [(mean, 1) for mean in sums.reshape(len(x), *first[1:2], *self._kernel) / outputs]
+        means = sums.reshape(len(x), *first[1:2], *self._kernel) / outputs
+        return [RunningSums(1, (mean,)) for mean in means]
 
 
 _Taps = tuple[Sequence[Sequence[slice]], int]

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.calib import Calibration
+from intact.calib import Calibration, Range
 from intact.graph import Model
 from intact.placement import Placement
-from intact.ptq.measure.channel_statistics import ChannelEnds
 from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.measure.input_means import Means
 from intact.ptq.measure.output_errors import Errors
@@ -113,7 +112,7 @@ class State:
     runs: tuple[HoldoutSample, ...] = ()
     margins: Top1Margins = field(default_factory=Top1Margins, repr=False)
     traced_model: Model | None = field(default=None, repr=False)
-    channels: Mapping[str, ChannelEnds] = field(default_factory=dict)
+    channels: Mapping[str, Range] = field(default_factory=dict)
     chooser: Activations | None = None
     configurations: Mapping[str, Ranges] = field(default_factory=dict)
     weights: tuple[QuantizedWeight, ...] = ()

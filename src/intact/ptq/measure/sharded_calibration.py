@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from intact.calib import Calibration
+from intact.calib import Calibration, Range
 from intact.graph import PicklableModel, Session
 from intact.job_pool import JobPool
 from intact.processes import cached_property
-from intact.ptq.measure.channel_statistics import ChannelEnds
 from intact.ptq.measure.holdout_samples import HoldoutSet
 from intact.ptq.measure.tensor_counter import CountedRun, Counter, CountingRequest, Run, session_of
 from intact.ptq.measure.top1_margin import Top1Margins
@@ -33,7 +32,7 @@ class CollectedStatistics:
     """
 
     calibration: Calibration = field(default_factory=Calibration)
-    channels: dict[str, ChannelEnds] = field(default_factory=dict)
+    channels: dict[str, Range] = field(default_factory=dict)
     sample: HoldoutSet = field(default_factory=HoldoutSet)
     margins: Top1Margins = field(default_factory=Top1Margins)
     runs: int = 0
@@ -48,13 +47,12 @@ class CollectedStatistics:
 
     def merge(self, later: CollectedStatistics) -> None:
         """Add the statistics of later runs."""
-        for name, stats in later.calibration.items():
-            if name in self.calibration:
-                self.calibration[name].merge(stats)  # type: ignore[arg-type]  # of one kind
-            else:
-                self.calibration[name] = deepcopy(stats)  # what arrives may be read-only
-        for name, ends in later.channels.items():
-            self.channels[name] = self.channels[name] | ends if name in self.channels else ends
+        for mine, theirs in ((self.calibration, later.calibration), (self.channels, later.channels)):
+            for name, stats in theirs.items():
+                if name in mine:
+                    mine[name].merge(stats)  # type: ignore[arg-type]  # of one kind
+                else:
+                    mine[name] = deepcopy(stats)  # what arrives may be read-only
         self.sample.merge(later.sample)
         self.margins.merge(later.margins)
         self.runs, self.batches = self.runs + later.runs, later.batches

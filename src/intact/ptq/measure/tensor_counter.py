@@ -9,15 +9,15 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.calib import Calibration
+from intact.calib import Calibration, Range
 from intact.errors import IntactError
 from intact.graph import Model, Session
 from intact.ptq.data.model_inputs import Feeds, inputs_of
-from intact.ptq.measure.channel_statistics import ChannelEnds, ChannelSquares
-from intact.ptq.measure.holdout_samples import INNER_BYTES, HoldoutSet, RunMeans, digest_of
+from intact.ptq.measure.holdout_samples import INNER_BYTES, HoldoutSet, digest_of
 from intact.ptq.measure.input_means import mean_readers
 from intact.ptq.measure.layer_inputs import Readers
 from intact.ptq.measure.moment_readers import moment_readers
+from intact.ptq.measure.running_sums import RunningSums, channel_squares
 from intact.ptq.measure.second_moments import Moments
 
 Run = tuple[int, Feeds]
@@ -42,8 +42,8 @@ class CountedRun:
     outputs: dict[str, NDArray]
     inner: dict[str, NDArray] | None
     digest: bytes = b""
-    means: dict[str, RunMeans] = field(default_factory=dict)
-    squares: dict[str, ChannelSquares] = field(default_factory=dict)
+    means: dict[str, RunningSums] = field(default_factory=dict)
+    squares: dict[str, RunningSums] = field(default_factory=dict)
     moments: dict[tuple[str, int], Moments] = field(default_factory=dict)
 
 
@@ -139,7 +139,7 @@ class Counter:
     def __init__(self, model: Model, session: Session, request: CountingRequest, threads: int) -> None:
         self.sample, self._means = HoldoutSet(), mean_readers(model, request.layers)
         self._moments = request.moment_readers(model)
-        self.calibration, self.channels = Calibration(), dict[str, ChannelEnds]()
+        self.calibration, self.channels = Calibration(), dict[str, Range]()
         self._session, self._request, self._threads = session, request, threads
         self._outputs, self._pending = (
             set(request.outputs),
@@ -183,7 +183,7 @@ class Counter:
                 moments = self._moments.get(name, {}).items()
                 ran.moments.update(((layer, self._request.rows), take(array)) for layer, take in moments)
                 if (axis := self._request.channels.get(name)) is not None:
-                    ran.squares[name] = ChannelSquares.of(array, axis)
+                    ran.squares[name] = channel_squares(array, axis)
 
     def _stream_outputs(self, number: int, feeds: Feeds) -> Iterator[tuple[str, NDArray]]:
         """Yield the outputs of the model for `feeds`; errors name the batch."""
@@ -201,11 +201,10 @@ class Counter:
         if (pending := self._pending.get(name)) is None:
             return
         axis = self._request.channels.get(name)
-        ends = ChannelEnds.of(array, axis) if axis is not None and array.size else None
         with pending.lock:
-            if ends is not None:
-                ends_so_far = self.channels.get(name)
-                self.channels[name] = ends if ends_so_far is None else ends_so_far | ends
+            if axis is not None:
+                ends = self.channels.setdefault(name, Range(axis, nonfinite="count"))
+                ends.collect(array, threads=self._threads)
             if array.nbytes > _ALONE:
                 self._count_together(name, [(number, array)])
             elif pending.add(number, array):

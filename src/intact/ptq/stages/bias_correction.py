@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, prune, set_initializer
 from intact.ptq.measure.holdout_samples import HoldoutSample
-from intact.ptq.measure.input_means import Means, MeanSums, layers_with_means, mean_readers, weight_shapes
+from intact.ptq.measure.input_means import Means, layers_with_means, mean_readers, weight_shapes
 from intact.ptq.measure.layer_inputs import read_layer_inputs
 from intact.ptq.measure.quantization_state import BiasError, State
+from intact.ptq.measure.running_sums import RunningSums, add_by_name, means_of
 from intact.ptq.scope.quantization_ranges import QuantizedWeight
 
 
@@ -75,12 +76,12 @@ def mean_errors(
         has_run: See `intact.ptq.measure.layer_inputs.read_layer_inputs`.
     """
     if means is None:
-        sums = MeanSums()
+        sums = dict[str, RunningSums]()
         for (means_of_run,) in read_layer_inputs(
             model, runs, mean_readers(model, weight_shapes(model, weights)), has_run=has_run
         ):
-            sums.add(means_of_run)
-        means = sums.means
+            add_by_name(sums, means_of_run)
+        means = means_of(sums)
     editor = _Biases(model)
     layers = []
     for node, _, weight in layers_with_means(model, weights):

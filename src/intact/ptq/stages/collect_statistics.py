@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 
-from intact.calib import Calibration
+from intact.calib import Calibration, Range
 from intact.errors import CalibrationError
 from intact.graph import Model, Node, PicklableModel, is_op, ops
 from intact.job_pool import JobPool
@@ -16,7 +16,6 @@ from intact.ptq.data.batch_splitting import BatchSplitter
 from intact.ptq.data.batches import Source, open_data
 from intact.ptq.data.model_inputs import Feeds, Input, inputs_of
 from intact.ptq.data.parallel_runs import THREADS, in_order
-from intact.ptq.measure.channel_statistics import ChannelEnds
 from intact.ptq.measure.holdout_samples import (
     HOLDOUT_BYTES,
     HOLDOUT_LEAST,
@@ -24,10 +23,11 @@ from intact.ptq.measure.holdout_samples import (
     HoldoutSample,
     HoldoutSet,
 )
-from intact.ptq.measure.input_means import MeanSums, constant_shapes
+from intact.ptq.measure.input_means import constant_shapes
 from intact.ptq.measure.measured_outputs import outputs_to_measure
 from intact.ptq.measure.moment_readers import narrow_layers, rows_of_run
 from intact.ptq.measure.quantization_state import InputMeans, State
+from intact.ptq.measure.running_sums import RunningSums, add_by_name, means_of
 from intact.ptq.measure.sharded_calibration import PartCounter, count_in_pool, count_runs
 from intact.ptq.measure.tensor_counter import Counter, CountingRequest, session_of
 from intact.ptq.measure.top1_margin import Top1Margins
@@ -52,7 +52,7 @@ class CollectedData:
     calibration: Calibration
     sample: HoldoutSet
     margins: Top1Margins
-    channels: dict[str, ChannelEnds] = field(default_factory=dict)
+    channels: dict[str, Range] = field(default_factory=dict)
 
 
 def with_statistics(state: State) -> State | None:
@@ -127,12 +127,12 @@ def _estimate_holdout(source: Source) -> tuple[int, Iterator[Feeds]]:
 
 def _means_of(model: Model, runs: tuple[HoldoutSample, ...], layers: Collection[str]) -> InputMeans | None:
     """Return the means of `layers`; None where not all of `runs` have them."""
-    sums = MeanSums()
+    sums = dict[str, RunningSums]()
     for sample in runs:
         if sample.means.keys() != set(layers):
             return None
-        sums.add(sample.means)
-    return InputMeans(model, sums.means) if layers else None
+        add_by_name(sums, sample.means)
+    return InputMeans(model, means_of(sums)) if layers else None
 
 
 def collect(

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.calib import Calibration, Histogram
+from intact.calib import Calibration, Histogram, Range
 from intact.graph import Constants, Model, Node, Session, ops, part
 from intact.placement import profile_of
 from intact.ptq.data.parallel_runs import THREADS, in_order
-from intact.ptq.measure.channel_statistics import ChannelEnds, ChannelSquares
 from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.measure.quantization_state import InputMeans, State
+from intact.ptq.measure.running_sums import RunningSums, add_by_name, channel_squares, means_of
 from intact.ptq.scope.quantization_ranges import weight_spec
 from intact.ptq.scope.quantization_targets import Target, channel_axis, reduction_axis
 from intact.ptq.stages.smoothing_edits import SmoothableTensor, WeightProduct, apply_factors, passing_input
@@ -69,7 +69,7 @@ def _smooth_tensors(state: State, images: bool) -> State | None:
     factors = {}
     for name, tensor in candidates.items():
         if name in squares:
-            channels = _Channels(state.channels[name], squares[name])
+            channels = _Channels.of(state.channels[name], squares[name])
             if (factor := _choose_factor(state.model, tensor, channels)) is not None:
                 factors[name] = factor
     if not factors:
@@ -79,7 +79,7 @@ def _smooth_tensors(state: State, images: bool) -> State | None:
     calibration = Calibration(dict(state.calibration), state.calibration.provenance)
     for old, new in renamed.items():
         ends = state.channels[old]
-        reached = np.array([(ends.low / factors[old]).min(), (ends.high / factors[old]).max()], np.float32)
+        reached = np.array([(ends.min / factors[old]).min(), (ends.max / factors[old]).max()], np.float32)
         stats[old].collect(reached)
         calibration[new] = stats[old]
     names = (*state.smoothed, *(name for name in state.tensors_to_calibrate if name in renamed))
@@ -167,14 +167,25 @@ class _Tensors:
 class _Channels:
     """Holds the ends and mean squares of a tensor's channels, float64 [channels]."""
 
-    ends: ChannelEnds
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
     square: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, ends: Range, square: NDArray[np.float64]) -> _Channels:
+        """Return the channels with these ends."""
+        return cls(ends.min.astype(np.float64), ends.max.astype(np.float64), square)
+
+    @property
+    def largest(self) -> NDArray[np.float64]:
+        """The largest magnitude of every channel."""
+        return np.maximum(self.high, -self.low)
 
     def width(self, factor: NDArray[np.float64], symmetric: bool) -> float:
         """Return the width of the range when channels are divided by `factor`."""
         if symmetric:
-            return 2 * float((self.ends.largest / factor).max())
-        low, high = (self.ends.low / factor).min(), (self.ends.high / factor).max()
+            return 2 * float((self.largest / factor).max())
+        low, high = (self.low / factor).min(), (self.high / factor).max()
         return float(max(high, 0) - min(low, 0))
 
     def parts(self, symmetric: bool) -> list[NDArray[np.float64]]:
@@ -185,13 +196,13 @@ class _Channels:
         nearer to zero than the other all channels may fill it: that end is then taken to be farther away,
         which makes the range wider by `_SLACK` at most.
         """
-        below, above = np.maximum(-self.ends.low, 0), np.maximum(self.ends.high, 0)
+        below, above = np.maximum(-self.low, 0), np.maximum(self.high, 0)
         short, long = (below, above) if below.max() < above.max() else (above, below)
         peak, least = float(long.max()), float(short.max())
         if not 0 < peak < np.inf:
             return []
         if symmetric or least == 0:
-            return [self.ends.largest / peak]
+            return [self.largest / peak]
         most = (peak + least) * _SLACK - peak
         ends = [least, *(end for end in peak * np.exp2(np.arange(-7.0, 1.0)) if least < end <= most)]
         return [np.maximum(long / peak, short / end) for end in ends]
@@ -277,17 +288,14 @@ def _mean_squares(
     tensors: _Tensors, runs: Sequence[HoldoutSample], candidates: Mapping[str, SmoothableTensor]
 ) -> dict[str, NDArray[np.float64]]:
     """Return the mean square of every channel over some positions of the runs."""
-    sums: dict[str, ChannelSquares] = {}
+    sums: dict[str, RunningSums] = {}
     if all(name in sample.squares for sample in runs for name in candidates):
-        squares_of_runs = ((name, sample.squares[name]) for sample in runs for name in candidates)
+        for sample in runs:
+            add_by_name(sums, {name: sample.squares[name] for name in candidates})
     else:
-        squares_of_runs = (
-            (name, ChannelSquares.of(array, candidates[name].axis))
-            for name, array in tensors(list(candidates))
-        )
-    for name, squares in squares_of_runs:
-        sums[name] = sums[name] + squares if name in sums else squares
-    return {name: total.sums / total.count for name, total in sums.items() if total.count}
+        for name, array in tensors(list(candidates)):
+            add_by_name(sums, {name: channel_squares(array, candidates[name].axis)})
+    return means_of(sums)
 
 
 def _choose_factor(model: Model, tensor: SmoothableTensor, channels: _Channels) -> NDArray[np.float64] | None:

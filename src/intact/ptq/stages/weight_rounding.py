@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from intact import kernels, numerics
 from intact.graph import Node
 from intact.ptq.measure.holdout_samples import HoldoutSample
-from intact.ptq.measure.input_means import Means, MeanSums, mean_readers, weight_shapes
+from intact.ptq.measure.input_means import Means, mean_readers, weight_shapes
 from intact.ptq.measure.layer_inputs import read_layer_inputs
 from intact.ptq.measure.moment_readers import FEW_COLUMNS, moment_readers, rows_of_run
 from intact.ptq.measure.quantization_state import InputMeans, State
+from intact.ptq.measure.running_sums import RunningSums, add_by_name, means_of
 from intact.ptq.measure.second_moments import Moments, blocks_of
 from intact.ptq.measure.weight_rows import as_rows, from_rows
 from intact.ptq.scope.quantization_ranges import QuantizedWeight
@@ -132,7 +133,7 @@ def _measure(
     shapes = {name: weight.array.shape for weight in state.weights for name, _ in weight.readers}
     readers = moment_readers(state.model, {name: shapes[name] for name in names - measured_names}, rows)
     corrects = with_means and bool(state.settings.bias_correction)
-    means = MeanSums()
+    means = dict[str, RunningSums]()
     sums: tuple[dict[str, Moments], dict[str, Moments]] = ({}, {})
     readers_of_pass = (
         readers,
@@ -146,13 +147,12 @@ def _measure(
         else repeat(none)
     )
     for number, (sample, (moments_read, mean)) in enumerate(zip(runs, passes, strict=False)):
-        means.add(mean)
-        half = sums[number % 2]
-        moments_of_run = {**moments_read, **{name: sample.moments[name, rows] for name in measured_names}}
-        for name, moments_of_layer in moments_of_run.items():
-            half[name] = half[name] + moments_of_layer if name in half else moments_of_layer
+        add_by_name(means, mean)
+        add_by_name(
+            sums[number % 2], moments_read | {name: sample.moments[name, rows] for name in measured_names}
+        )
     moments = {name: (first_half, sums[1][name]) for name, first_half in sums[0].items() if name in sums[1]}
-    return moments, means.means if corrects else None
+    return moments, means_of(means) if corrects else None
 
 
 def _at_least_two_runs(runs: Sequence[HoldoutSample]) -> Sequence[HoldoutSample]:
