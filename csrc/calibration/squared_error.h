@@ -1,5 +1,5 @@
 // Squared errors of a tensor's ranges, from prefix sums of its histogram: candidates of
-// calib/mse_search.py.
+// calib/range_search.py.
 #pragma once
 
 #include <cstddef>

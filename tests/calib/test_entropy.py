@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intact.calib.entropy import entropy_edge
+from intact.calib.range_search import entropy_edge
 
 FORMS = ("pytorch_quantization", "gtc2017")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intact.calib.mse_search import AffineErrors, best_affine, symmetric_errors
+from intact.calib.range_search import AffineErrors, best_affine, symmetric_errors
 from intact.spec import QuantSpec
 
 BINS = 300

@@ -22,7 +22,7 @@ from typing import Any
 from intact import lm
 from intact.lm.chat.reasoning import ReasoningStream
 from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart
-from intact.lm.serving.field_table import EMBEDDING_NEUTRAL, HARMLESS, NEUTRAL
+from intact.lm.serving.requests import EMBEDDING_NEUTRAL, HARMLESS, NEUTRAL
 from intact.lm.serving.responses import AnswerFormat
 from intact.lm.serving.server_app import ServerApp
 from intact.lm.serving.server_limits import ServerLimits

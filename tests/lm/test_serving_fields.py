@@ -12,7 +12,7 @@ from tests.lm.server_clients import open_client, serve, write_text_model
 
 from intact import lm
 from intact.errors import QuantValueError
-from intact.lm.serving.field_table import EMBEDDING_NEUTRAL, HARMLESS, NEUTRAL
+from intact.lm.serving.requests import EMBEDDING_NEUTRAL, HARMLESS, NEUTRAL
 from intact.lm.serving.server_limits import ServerAccess
 from intact.lm.serving.strict_json import parse_strict
 

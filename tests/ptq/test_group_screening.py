@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from intact.ptq.analysis.group_screening import screen_groups
+from intact.ptq.analysis.sensitivity_units import screen_groups
 
 
 class Additive:

@@ -214,13 +214,13 @@ def test_means_of_many_runs_are_those_of_each(
     (node,) = model.graph
     runs = [np.random.default_rng(i).standard_normal(shape).astype(np.float32) for i in range(7)]
     mean = _Mean(node, weight)
-    assert [(m.tobytes(), n) for m, n in mean.together(runs)] == [
-        (m.tobytes(), n) for m, n in (mean(x) for x in runs)
+    assert [(sums.totals[0].tobytes(), sums.count) for sums in mean.together(runs)] == [
+        (sums.totals[0].tobytes(), sums.count) for sums in map(mean, runs)
     ]
     pair = np.concatenate(runs[:2])  # of several samples, and of several sizes: one by one
     result = mean.together([pair, runs[2]])
-    assert [n for _, n in result] == [2, 1]
-    assert np.allclose(result[0][0], (mean(runs[0])[0] + mean(runs[1])[0]) / 2)
+    assert [sums.count for sums in result] == [2, 1]
+    assert np.allclose(result[0].mean, (mean(runs[0]).mean + mean(runs[1]).mean) / 2)
 
 
 def test_a_run_of_stages_copies_a_model_for_each_that_may_be_dropped(

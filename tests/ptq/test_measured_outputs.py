@@ -13,9 +13,8 @@ from tests.onnx_models import onnx_model
 import intact
 from intact import graph
 from intact.ptq.analysis import analyze
-from intact.ptq.measure.match_rows import align_rows
 from intact.ptq.measure.measured_outputs import outputs_to_measure
-from intact.ptq.measure.output_errors import OutputReference
+from intact.ptq.measure.output_errors import OutputReference, align_rows
 
 _INT = TensorProto.INT64
 _TYPES = {"sel": _INT, "where": _INT, "order": _INT}

@@ -4,9 +4,16 @@ from intact.calib.calibration import Calibration, ZeroRangeWarning
 from intact.calib.calibration_methods import LEAST_VALUES, METHODS, Method, MethodOptions, register_method
 from intact.calib.choose_amax import Stats, amax_from_counts, amax_of, range_of
 from intact.calib.histogram import BINS, MIN_EXPONENT, Histogram
-from intact.calib.quantization_error import expected_error, expected_sqnr
 from intact.calib.range import Range
-from intact.calib.range_candidates import Candidates, ChosenRange, Ends, by_method, configurations
+from intact.calib.range_candidates import (
+    Candidates,
+    ChosenRange,
+    Ends,
+    by_method,
+    configurations,
+    expected_error,
+    expected_sqnr,
+)
 from intact.calib.trt_cache import ALGORITHMS, DEFAULT_VERSION, TrtCache
 
 __all__ = [

@@ -31,8 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.calib.entropy import VARIANTS, entropy_edge
-from intact.calib.mse_search import best_affine, symmetric_errors, widest_best
+from intact.calib.range_search import VARIANTS, best_affine, entropy_edge, symmetric_errors, widest_best
 from intact.errors import QuantValueError
 from intact.numerics import scale_from_amax
 from intact.spec import QuantSpec

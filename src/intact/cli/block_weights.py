@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from intact.cli import shared_options
-from intact.cli.file_sizes import size_with_data
-from intact.cli.printing import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table, size_with_data
 from intact.errors import QuantValueError
 
 _RANGES: Mapping[str, object] = {

@@ -17,7 +17,6 @@ from typing import Any
 import typer
 
 from intact.cli.app import build
-from intact.cli.exit_codes import BROKEN_PIPE, FAULT, INTERRUPTED, TERMINATED, USER_ERROR
 from intact.cli.printing import complain
 from intact.errors import IntactError
 
@@ -127,3 +126,7 @@ def warnings_in_lines() -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = before
+
+
+USER_ERROR, FAULT = 2, 70
+BROKEN_PIPE, INTERRUPTED, TERMINATED = 128 + 13, 128 + 2, 128 + 15

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -57,3 +58,13 @@ def complain(text: object) -> None:
 def threads_in_words(threads: int) -> str:
     """Return "1 thread", "2 threads" and so on."""
     return f"{threads} thread" if threads == 1 else f"{threads} threads"
+
+
+def size_with_data(model: Path) -> int | None:
+    """Return the bytes of a file and of its weights beside it; None of a pipe or a device."""
+    from intact.graph import data_files
+
+    if not model.is_file():
+        return None
+
+    return sum(file.stat().st_size for file in (model, *data_files(model)))

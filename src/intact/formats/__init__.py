@@ -6,17 +6,23 @@ floats = intact.numerics.dequantize_blocks(tensor)
 intact.formats.convert("model.gguf", "folder", to="compressed-tensors")
 """
 
-from intact.formats.compare_weights import WeightDifference, compare_weights
 from intact.formats.convert import FORMATS, Conversion, convert, holders
 from intact.formats.ggml_types import GGML_TYPES, GgmlType
 from intact.formats.gguf_fields import GgufField
 from intact.formats.gguf_file import GgufFile, GgufTensor, write_gguf
-from intact.formats.gguf_rows import INTERLEAVED, with_halves
+from intact.formats.gguf_parts import INTERLEAVED, with_halves
 from intact.formats.metadata_fields import ACCEPTED, USED, FieldUse, MetadataFields, short_value
 from intact.formats.onnx_inputs import BLOCK_INPUTS, block_inputs, dequantize_inputs, nbits_inputs
 from intact.formats.regrid import sort_by_group, take_rows
 from intact.formats.safetensors_file import SafetensorsFile, StoredTensor, write_safetensors
-from intact.formats.weight_files import GgufWeights, WeightFiles, floats_of, open_weights
+from intact.formats.weight_files import (
+    GgufWeights,
+    WeightDifference,
+    WeightFiles,
+    compare_weights,
+    floats_of,
+    open_weights,
+)
 
 __all__ = [
     "ACCEPTED", "BLOCK_INPUTS", "FORMATS", "GGML_TYPES", "INTERLEAVED", "USED", "Conversion", "FieldUse",

@@ -1,13 +1,15 @@
-"""A model's weights tensor by tensor, whatever the format of its files."""
+"""A model's weights tensor by tensor, whatever the format of its files, and comparisons of two such files."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import FileAccessError, FileFormatError, QuantValueError, require_path
@@ -18,6 +20,7 @@ from intact.formats.packed_layers import LAYER_CODECS, LayerCodec
 from intact.formats.quantization.layer_facts import LayerFacts, layer_facts
 from intact.formats.quantization.read_config import CONFIG_FILE, KEY, OLD_FILE, QuantizationConfig
 from intact.formats.safetensors_file import SafetensorsFile
+from intact.graph import Constants, find_block_weights, load, read_block_weight
 from intact.limits import RECORD_BYTES
 from intact.numerics import BlockWeights, dequantize_blocks
 from intact.reading import read_bytes, reading
@@ -69,7 +72,7 @@ def open_weights(path: str | os.PathLike[str], accepted: Collection[str] = ()) -
     require_path(path)
     folder = Path(path)
     if folder.suffix == ".onnx":
-        from intact.formats.onnx_weights import OnnxWeights  # loads the package onnx
+        from intact.formats.weight_files import OnnxWeights  # loads the package onnx
 
         return OnnxWeights(path)
     if folder.is_dir():
@@ -244,3 +247,99 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise FileFormatError(f"file '{path}'", f"a {type(table).__name__}", "a table", "fetch it again")
     return table
+
+
+class OnnxWeights:
+    """Gives the weights of an ONNX file: codes of MatMulNBits and DequantizeLinear, and its other constants.
+
+    The axis of the blocks comes last: a weight [K, N] of a MatMul in blocks along K is read as [N, K]. Codes
+    called "w.codes", as `intact quantize` writes them, are the tensor "w".
+
+    Args:
+        path: The file; external data must lie beside it.
+
+    Raises:
+        FileFormatError, UnsupportedError: As for `intact.graph.load`.
+    """
+
+    format = "onnx"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        graph = load(path, any_opset=True).graph
+        self.where = f"file '{os.fspath(path)}'"
+        self._constants = Constants(graph)
+        codes = dict(find_block_weights(graph, self._constants))
+        self._nodes = {
+            _tensor_name(name, {*codes, *graph.initializers}): node for name, node in codes.items()
+        }
+        parts = {v.name for node in self._nodes.values() for v in node.inputs if v is not None}
+        stored = {name: value for name, value in graph.initializers.items() if value in self._constants}
+        self._others = {n: v for n, v in stored.items() if n not in parts and n not in codes}
+        self.names = (*self._nodes, *self._others)
+        self.config: dict[str, Any] = {}
+        self.field_uses: tuple[FieldUse, ...] = ()
+
+    def read(self, name: str) -> Tensor:
+        """Return a tensor. Errors as `WeightFiles.read` says."""
+        if name in self._nodes:
+            return read_block_weight(self._nodes[name], self._constants)
+        array = self._constants(self._others[name]) if name in self._others else None
+        if array is None:
+            raise QuantValueError("tensor", f"'{name}'", f"a name of {self.where}", "see .names")
+        return array
+
+
+def _tensor_name(codes: str, names: set[str]) -> str:
+    """Return the name of the weights that codes stand for."""
+    name = codes.removesuffix(".codes")
+    return codes if not name or name in names else name
+
+
+@dataclass(frozen=True)
+class WeightDifference:
+    """Counts the differences of one tensor's floats between two files.
+
+    Attributes:
+        name: Of the tensor.
+        differing: Elements that differ; zeros of both signs are equal, and NaNs.
+        elements: All of them.
+        largest: The largest absolute difference.
+        missing: "first" or "second" where that file has no such tensor, or another shape; else "".
+    """
+
+    name: str
+    differing: int
+    elements: int
+    largest: float
+    missing: str = ""
+
+
+def compare_weights(
+    first: str | os.PathLike[str], second: str | os.PathLike[str]
+) -> Iterator[WeightDifference]:
+    """Compare the floats that two files stand for, tensor by tensor, in the order of the first.
+
+    Args:
+        first, second: As `convert` takes its source.
+    Yields:
+        One difference for each tensor of either.
+    Raises:
+        FileFormatError, FileAccessError, UnsupportedError: A file cannot be read.
+    """
+    ours, theirs = open_weights(first), open_weights(second)
+    names = set(theirs.names)
+    for name in ours.names:
+        if name not in names:
+            yield WeightDifference(name, 0, 0, 0.0, "second")
+            continue
+        a, b = (floats_of(weights.read(name)).astype(np.float32) for weights in (ours, theirs))
+        if a.shape != b.shape:
+            yield WeightDifference(name, a.size, a.size, float("inf"), "second")
+            continue
+        with np.errstate(invalid="ignore"):
+            differs = (a != b) & ~(np.isnan(a) & np.isnan(b))
+            largest = float(np.abs(a[differs] - b[differs]).max(initial=0))
+        yield WeightDifference(name, int(differs.sum()), a.size, largest)
+    for name in theirs.names:
+        if name not in set(ours.names):
+            yield WeightDifference(name, 0, 0, 0.0, "first")

@@ -200,7 +200,7 @@ def entropy_divergences(
     bounds: Doubles,
     sure: float,
 ) -> Doubles:
-    """Compute KL(P || Q) of clipping a histogram behind some of its bins, see `intact.calib.entropy`.
+    """Compute KL(P || Q) of clipping a histogram behind some of its bins, see `intact.calib.range_search`.
 
     Args:
         counts: Counts of the bins, float64 [bins]; not all of them 0.

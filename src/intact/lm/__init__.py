@@ -7,8 +7,15 @@ intact.lm.save(model, "folder")                       # opens in milliseconds
 
 from intact.lm.chat.chat_prompt import split_reasoning
 from intact.lm.chat.chat_templates import ChatTemplates
-from intact.lm.compare_layers import LayerLoss, layer_losses
-from intact.lm.compare_models import ModelComparison, compare_models, first_flips, perplexity, token_windows
+from intact.lm.compare_models import (
+    LayerLoss,
+    ModelComparison,
+    compare_models,
+    first_flips,
+    layer_losses,
+    perplexity,
+    token_windows,
+)
 from intact.lm.description.model_description import ModelDescription
 from intact.lm.language_model import LanguageModel
 from intact.lm.load_model import describe_model as describe

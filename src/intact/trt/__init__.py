@@ -48,12 +48,15 @@ from intact.trt.base.host_interfaces import (
     IAlgorithmVariant,
     IGpuAllocator,
     IGpuAsyncAllocator,
+    IHostMemory,
+    ILogger,
+    IProfiler,
+    IProgressMonitor,
     IStreamReader,
     IStreamReaderV2,
     IStreamWriter,
-)
-from intact.trt.base.host_memory import (
-    IHostMemory,
+    Logger,
+    Profiler,
 )
 from intact.trt.base.itensor import (
     Dims,
@@ -66,10 +69,6 @@ from intact.trt.base.itensor import (
     Permutation,
     Weights,
     volume,
-)
-from intact.trt.base.logger import (
-    ILogger,
-    Logger,
 )
 from intact.trt.base.operation_enums import (
     ActivationType,
@@ -105,13 +104,6 @@ from intact.trt.base.operation_enums import (
     TopKOperation,
     TripLimit,
     UnaryOperation,
-)
-from intact.trt.base.profiler import (
-    IProfiler,
-    Profiler,
-)
-from intact.trt.base.progress import (
-    IProgressMonitor,
 )
 from intact.trt.base.trt_object import (
     IErrorRecorder,
@@ -238,6 +230,7 @@ from intact.trt.running.cuda_engine import (
     ICudaEngine,
 )
 from intact.trt.running.engine_configs import (
+    EngineInspector,
     IRuntimeConfig,
     ISerializationConfig,
 )
@@ -245,9 +238,6 @@ from intact.trt.running.execution_context import (
     IDebugListener,
     IExecutionContext,
     IOutputAllocator,
-)
-from intact.trt.running.inspector import (
-    EngineInspector,
 )
 from intact.trt.running.refit import (
     OnnxParserRefitter,

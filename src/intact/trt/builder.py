@@ -10,11 +10,8 @@ from intact.engine.lower import lower
 from intact.errors import IntactError
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
-from intact.trt.base.host_interfaces import IStreamWriter
-from intact.trt.base.host_memory import IHostMemory
+from intact.trt.base.host_interfaces import IHostMemory, ILogger, IStreamWriter, LogSeverity, phases
 from intact.trt.base.itensor import ITensor
-from intact.trt.base.logger import ILogger, LogSeverity
-from intact.trt.base.progress import phases
 from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Reporting
 from intact.trt.building.build_record import BuildRecord

@@ -24,20 +24,28 @@ from intact.ptq.data import BatchSplitter, Feeds, inputs_of
 from intact.ptq.mixed import BudgetProgram, Selection
 from intact.ptq.scope import Settings, names_of_quantized
 from intact.spec import is_whole
-from intact.tuning.accuracy_score import Agreement, Score, check_score
+from intact.tuning.accuracy_score import (
+    Agreement,
+    ChoiceScorer,
+    ParallelScorer,
+    Score,
+    check_score,
+    quantize_choice,
+)
 from intact.tuning.format_costs import (
     LatencyTable,
+    LayerFormat,
     UniformModel,
+    formats_of,
     layers_that_matter,
     layers_with_choice,
     neighbours,
+    overrides_of,
     program_of,
     quantize_uniformly,
 )
 from intact.tuning.format_search import TuneSearch, search_formats
 from intact.tuning.latency_clock import CachedClock, Clock, EngineClock, identity
-from intact.tuning.layer_formats import LayerFormat, formats_of, overrides_of
-from intact.tuning.parallel_scoring import ChoiceScorer, ParallelScorer, quantize_choice
 from intact.tuning.tune_record import Study, TuneRecord, key_of
 from intact.tuning.tune_result import TunedLayer, TuneResult, TuneTrial
 

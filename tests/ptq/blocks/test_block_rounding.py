@@ -11,10 +11,14 @@ from intact.numerics import dequantize_blocks
 from intact.ptq.blocks.block_format import BlockFormat
 from intact.ptq.blocks.channel_scales import search_channel_scales, smooth_channel_scales
 from intact.ptq.blocks.fit_scales import round_to_nearest, short_scales
-from intact.ptq.blocks.gptq import damp, round_with_hessian
-from intact.ptq.blocks.half_quadratic import POWER, round_half_quadratic
-from intact.ptq.blocks.refine_codes import refine
-from intact.ptq.blocks.sign_descent import round_by_signs
+from intact.ptq.blocks.rounding_methods import (
+    POWER,
+    damp,
+    refine,
+    round_by_signs,
+    round_half_quadratic,
+    round_with_hessian,
+)
 
 FORMATS = ("int2", "uint2", "int3", "int4", "uint4", "int5", "int8", "uint8")
 

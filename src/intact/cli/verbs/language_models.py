@@ -15,9 +15,7 @@ import typer
 from intact import lm
 from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import AsJson, check_output_path, check_thread_count
-from intact.cli.verbs.models.serve_model import serve
-from intact.cli.verbs.models.show_model import Accept, show
-from intact.cli.verbs.models.verify_model import verify
+from intact.cli.verbs.models.model_commands import Accept, serve, show, verify
 from intact.errors import QuantValueError
 from intact.reading import read_bytes
 

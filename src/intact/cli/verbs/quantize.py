@@ -12,8 +12,7 @@ import typer
 
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
 from intact.cli import block_weights, shared_options
-from intact.cli.file_sizes import size_with_data
-from intact.cli.printing import say, show_json, show_table
+from intact.cli.printing import say, show_json, show_table, size_with_data
 from intact.errors import FileFormatError, QuantValueError
 from intact.limits import YAML_BYTES
 

@@ -26,7 +26,6 @@ from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart, Post, VectorJob
 from intact.lm.serving.call_grammars import request_grammar
 from intact.lm.serving.engine_thread import EngineThread, QueueFullError, StoppedError
 from intact.lm.serving.event_stream import EventStream, end_task, wait_for_disconnect
-from intact.lm.serving.metrics import Metrics
 from intact.lm.serving.protocol_error import ProtocolError, check_model, fault_error
 from intact.lm.serving.requests import (
     EmbeddingRequest,
@@ -38,7 +37,7 @@ from intact.lm.serving.requests import (
 )
 from intact.lm.serving.responses import AnswerFormat, embedding_body, usage_record
 from intact.lm.serving.server_limits import ServerAccess, ServerLimits
-from intact.lm.serving.token_endpoints import detokenize_body, tokenize_body
+from intact.lm.serving.token_endpoints import Metrics, detokenize_body, tokenize_body
 from intact.lm.serving.tool_calls import ToolCallStream
 
 _DRAINED = 16  # bodies of so many times the limit are read to their end

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from intact.errors import UnsupportedError
 from intact.formats import MetadataFields
@@ -12,7 +14,6 @@ from intact.lm.vocabularies.gguf_vocabulary import GgufVocabulary, read_vocabula
 from intact.lm.vocabularies.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from intact.lm.vocabularies.sentencepiece_vocabulary import sentencepiece_tokenizer
 from intact.lm.vocabularies.special_tokens import SpecialTokens
-from intact.lm.vocabularies.template_processing import template_processing
 
 _BYTE_PAIRS, _PIECES = ("gpt2", "gemma4"), "llama"
 
@@ -80,3 +81,28 @@ def _pre_tokenizer(fields: MetadataFields, model: str) -> PreTokenizer:
             "give the model's tokenizer.json",
         )  # fmt: skip
     return PRE_TOKENIZERS[name]
+
+
+def template_processing(
+    begin: Sequence[tuple[str, int]], appended: Sequence[tuple[str, int]]
+) -> dict[str, Any]:
+    """Return the post-processor of a tokenizer.json that puts tokens around each text.
+
+    Args:
+        begin, appended: Texts and numbers of the tokens in front and behind.
+    """
+
+    def around(name: str, kind: int) -> list[dict[str, Any]]:
+        sequence = {"Sequence": {"id": name, "type_id": kind}}
+        front, back = (
+            [{"SpecialToken": {"id": text, "type_id": kind}} for text, _ in tokens]
+            for tokens in (begin, appended)
+        )
+        return [*front, sequence, *back]
+
+    return {
+        "type": "TemplateProcessing", "single": around("A", 0), "pair": around("A", 0) + around("B", 1),
+        "special_tokens": {
+            text: {"id": text, "ids": [number], "tokens": [text]} for text, number in [*begin, *appended]
+        },
+    }  # fmt: skip

@@ -23,9 +23,7 @@ from intact.ptq.blocks.block_settings import (
 from intact.ptq.blocks.channel_scales import search_channel_scales
 from intact.ptq.blocks.convert_to_onnx import ConvertedModel, convert_to_onnx
 from intact.ptq.blocks.fit_scales import round_to_nearest
-from intact.ptq.blocks.gptq import damp, round_with_hessian
-from intact.ptq.blocks.layer_groups import group_by_input
-from intact.ptq.blocks.linear_layers import find_linear_layers
+from intact.ptq.blocks.linear_layers import find_linear_layers, group_by_input
 from intact.ptq.blocks.mixed_bits import (
     FormatErrors,
     candidate_formats,
@@ -38,8 +36,8 @@ from intact.ptq.blocks.quantize_weights import (
     quantize_weights,
     read_groups,
 )
-from intact.ptq.blocks.refine_codes import refine
 from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
+from intact.ptq.blocks.rounding_methods import damp, refine, round_with_hessian
 from intact.ptq.blocks.write_layers import QDQ_OPSET, insert_dequantize, insert_nbits
 
 __all__ = [

@@ -20,9 +20,8 @@ from intact.ptq.blocks.apply_channel_scales import fold_channel_scales, insert_c
 from intact.ptq.blocks.block_format import BlockFormat, activation_block
 from intact.ptq.blocks.block_quantizer import BlockQuantizer, BlockResult, measure_inputs, stack_rows
 from intact.ptq.blocks.block_settings import BlockSettings, settings_of
-from intact.ptq.blocks.branch_streams import BranchStreams
-from intact.ptq.blocks.layer_groups import LayerGroup, group_by_input
-from intact.ptq.blocks.linear_layers import LinearLayer, find_linear_layers
+from intact.ptq.blocks.layer_stream import BranchStreams
+from intact.ptq.blocks.linear_layers import LayerGroup, LinearLayer, find_linear_layers, group_by_input
 from intact.ptq.blocks.round_group import InputMoments, Recipe
 from intact.ptq.blocks.write_layers import (
     QDQ_OPSET,

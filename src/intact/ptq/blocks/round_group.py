@@ -12,10 +12,13 @@ from intact.numerics import BlockWeights, dequantize_blocks
 from intact.ptq.blocks.block_format import BlockFormat, Reals
 from intact.ptq.blocks.channel_scales import STRENGTH, search_channel_scales, smooth_channel_scales
 from intact.ptq.blocks.fit_scales import round_to_nearest
-from intact.ptq.blocks.gptq import damp, round_with_hessian
-from intact.ptq.blocks.half_quadratic import round_half_quadratic
-from intact.ptq.blocks.refine_codes import refine
-from intact.ptq.blocks.sign_descent import round_by_signs
+from intact.ptq.blocks.rounding_methods import (
+    damp,
+    refine,
+    round_by_signs,
+    round_half_quadratic,
+    round_with_hessian,
+)
 
 _AT_ONCE = 2**22  # weights whose floats are compared at once
 _HOLD = 0.05  # of the mean square of the inputs: weights stay near where little was seen

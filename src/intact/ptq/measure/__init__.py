@@ -1,9 +1,8 @@
 """Measures what quantization does to a model on a few hold-out samples."""
 
 from intact.ptq.measure.holdout_samples import HoldoutSample
-from intact.ptq.measure.match_rows import align_rows
 from intact.ptq.measure.measured_outputs import outputs_in_any_order
-from intact.ptq.measure.output_errors import Errors, lowest_sqnr, relative_error
+from intact.ptq.measure.output_errors import Errors, align_rows, lowest_sqnr, relative_error
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.measure.top1_margin import has_same_top1, has_top1
 

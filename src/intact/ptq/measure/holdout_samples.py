@@ -16,7 +16,7 @@ from intact.ptq.data.model_inputs import Feeds
 from intact.ptq.measure.running_sums import RunningSums, add_by_name
 
 if TYPE_CHECKING:
-    from intact.ptq.measure.second_moments import Moments
+    from intact.ptq.measure.running_sums import Moments
 
 HOLDOUT_BYTES, HOLDOUT_LEAST, HOLDOUT_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18

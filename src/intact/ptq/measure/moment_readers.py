@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from intact.graph import Constants, Model
 from intact.ptq.measure.layer_inputs import Readers
-from intact.ptq.measure.second_moments import Moments
+from intact.ptq.measure.running_sums import Moments
 from intact.ptq.measure.weight_rows import InputRows, as_rows
 
 FEW_COLUMNS = 32

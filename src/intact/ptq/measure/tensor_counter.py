@@ -17,8 +17,7 @@ from intact.ptq.measure.holdout_samples import INNER_BYTES, HoldoutSet, digest_o
 from intact.ptq.measure.input_means import mean_readers
 from intact.ptq.measure.layer_inputs import Readers
 from intact.ptq.measure.moment_readers import moment_readers
-from intact.ptq.measure.running_sums import RunningSums, channel_squares
-from intact.ptq.measure.second_moments import Moments
+from intact.ptq.measure.running_sums import Moments, RunningSums, channel_squares
 
 Run = tuple[int, Feeds]
 """(number of the batch, feeds)."""

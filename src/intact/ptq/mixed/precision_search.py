@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from math import inf, log2, log10
 from typing import NamedTuple
 
-from intact.ptq.analysis.group_screening import screen_groups
 from intact.ptq.analysis.model_segments import Read
 from intact.ptq.analysis.partial_quantization import grids_of
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
+from intact.ptq.analysis.sensitivity_units import screen_groups
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.budget_search import BudgetProgram, Upgrade
 from intact.ptq.mixed.int16_inputs import WideUnits

@@ -29,8 +29,7 @@ from intact.ptq.measure.input_means import Means, mean_readers, weight_shapes
 from intact.ptq.measure.layer_inputs import read_layer_inputs
 from intact.ptq.measure.moment_readers import FEW_COLUMNS, moment_readers, rows_of_run
 from intact.ptq.measure.quantization_state import InputMeans, State
-from intact.ptq.measure.running_sums import RunningSums, add_by_name, means_of
-from intact.ptq.measure.second_moments import Moments, blocks_of
+from intact.ptq.measure.running_sums import Moments, RunningSums, add_by_name, blocks_of, means_of
 from intact.ptq.measure.weight_rows import as_rows, from_rows
 from intact.ptq.scope.quantization_ranges import QuantizedWeight
 from intact.ptq.stages.proposal_scores import error_by_statistics, error_of_weights

@@ -1,8 +1,15 @@
-"""Interfaces that scripts subclass to allocate memory or take bytes; a CPU needs none of the memory."""
+"""Interfaces that scripts subclass or are given: memory, streams, progress, profiles and the logger."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, ClassVar, Self
+
+from intact.terminal import printable
+from intact.trt.base.enums import DataType, TrtEnum
 
 
 class IGpuAllocator:
@@ -55,3 +62,112 @@ class IAlgorithmVariant:
 
 class IAlgorithmIOInfo:
     """Part of an `IAlgorithm`; none is made."""
+
+
+class IProgressMonitor:
+    """Progress interface: a subclass defines ``phase_start``, ``step_complete`` and ``phase_finish``."""
+
+    def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+        """Begin a phase of `num_steps` steps."""
+
+    def step_complete(self, phase_name: str, step: int) -> bool:
+        """Note that a step is done; return False to stop the build."""
+        return True
+
+    def phase_finish(self, phase_name: str) -> None:
+        """End a phase."""
+
+
+@contextmanager
+def phases(monitor: Any) -> Iterator[Callable[[], bool]]:
+    """Report a build phase to `monitor` (or nobody); inside, a call returns whether it was stopped."""
+    name = "Building Engine"
+    if monitor is None:
+        yield lambda: False
+        return
+    monitor.phase_start(name, None, 1)
+    try:
+        yield lambda: monitor.step_complete(name, 0) is False
+    finally:
+        monitor.phase_finish(name)
+
+
+class IProfiler:
+    """Profiler interface: a subclass defines ``report_layer_time(layer_name, ms)``."""
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        """Take the time of one layer of one run."""
+        raise NotImplementedError(f"{type(self).__name__} must define report_layer_time(layer_name, ms)")
+
+
+class Profiler(IProfiler):
+    """Prints one line for each layer."""
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        """Print the time."""
+        print(f"{printable(layer_name)}: {ms:.4f}ms")
+
+
+class IHostMemory(bytes):
+    """Serialized bytes, with TensorRT's ``nbytes``."""
+
+    dtype = property(lambda self: DataType.INT8)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return len(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class LogSeverity(TrtEnum):
+    INTERNAL_ERROR = 0
+    ERROR = 1
+    WARNING = 2
+    INFO = 3
+    VERBOSE = 4
+
+
+class ILogger:
+    """Logger interface: a subclass defines ``log(severity, msg)``."""
+
+    Severity: ClassVar[type[LogSeverity]] = LogSeverity
+    INTERNAL_ERROR: ClassVar[LogSeverity] = LogSeverity.INTERNAL_ERROR
+    ERROR: ClassVar[LogSeverity] = LogSeverity.ERROR
+    WARNING: ClassVar[LogSeverity] = LogSeverity.WARNING
+    INFO: ClassVar[LogSeverity] = LogSeverity.INFO
+    VERBOSE: ClassVar[LogSeverity] = LogSeverity.VERBOSE
+
+    def log(self, severity: LogSeverity, msg: str) -> None:
+        """Take a message."""
+        raise NotImplementedError(f"{type(self).__name__} must define log(severity, msg)")
+
+
+class Logger(ILogger):
+    """Prints what is at least as severe as `min_severity` to standard error.
+
+    Example:
+        >>> Logger(Logger.ERROR).min_severity.name
+        'ERROR'
+    """
+
+    def __init__(self, min_severity: LogSeverity = LogSeverity.WARNING) -> None:
+        self.min_severity = LogSeverity(min_severity)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def log(self, severity: LogSeverity, msg: str) -> None:
+        """Print one line, as TensorRT does: time, "TRT", the severity's letter, the message."""
+        if severity <= self.min_severity:
+            now = datetime.now().strftime("%m/%d/%Y-%H:%M:%S")
+            letter = {0: "F", 1: "E", 2: "W", 3: "I", 4: "V"}[int(severity)]
+            print(f"[{now}] [TRT] [{letter}] {printable(msg)}", file=sys.stderr)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from intact.errors import CalibrationError, QuantValueError
 from intact.trt.base.dialects import Dialect, DialectChoice
 from intact.trt.base.enums import DataType, TensorLocation, dtype_of
-from intact.trt.base.logger import ILogger
+from intact.trt.base.host_interfaces import ILogger
 from intact.trt.base.trt_object import Interface
 
 Result = TypeVar("Result")

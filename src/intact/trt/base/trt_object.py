@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, Self
 from intact.errors import IntactError
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import ErrorCodeTRT
-from intact.trt.base.logger import ILogger, LogSeverity
+from intact.trt.base.host_interfaces import ILogger, LogSeverity
 from intact.trt.base.removed_members import RemovedMember, check_setting, visible_names
 
 WITHOUT_MEANING: dict[str, str] = {

@@ -20,9 +20,8 @@ from intact.trt.base.enums import (
     RuntimePlatform,
     TilingOptimizationLevel,
 )
-from intact.trt.base.host_memory import IHostMemory
+from intact.trt.base.host_interfaces import IHostMemory, ILogger, LogSeverity
 from intact.trt.base.itensor import Sizes
-from intact.trt.base.logger import ILogger, LogSeverity
 from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Interface
 from intact.trt.building.calibrators import IInt8Calibrator

@@ -20,8 +20,8 @@ from intact.graph import (
 )
 from intact.placement import check
 from intact.trt.base.enums import DataType, ErrorCode, OnnxParserFlag, dtype_of, foreign_type, is_known_type
+from intact.trt.base.host_interfaces import ILogger, LogSeverity
 from intact.trt.base.itensor import ITensor
-from intact.trt.base.logger import ILogger, LogSeverity
 from intact.trt.base.operation_enums import LayerType, layer_type_of
 from intact.trt.base.trt_object import Interface
 from intact.trt.building.split_model import StoredModel

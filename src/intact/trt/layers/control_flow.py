@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 from intact.graph import TypedComposer
+from intact.trt.base.host_interfaces import ILogger
 from intact.trt.base.itensor import ITensor, Sizes
-from intact.trt.base.logger import ILogger
 from intact.trt.base.operation_enums import LayerType, LoopOutput, TripLimit
 from intact.trt.base.trt_object import Interface
 from intact.trt.layers.base import ILayer, Nodes, rank_of, sizes_in

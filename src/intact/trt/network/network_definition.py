@@ -11,8 +11,8 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.trt import layers as kinds
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import DataType, NetworkDefinitionCreationFlag
+from intact.trt.base.host_interfaces import ILogger, LogSeverity
 from intact.trt.base.itensor import ITensor, Result, Sizes, array_of, plain
-from intact.trt.base.logger import ILogger, LogSeverity
 from intact.trt.base.operation_enums import AttentionNormalizationOp
 from intact.trt.base.removed_members import hide_removed
 from intact.trt.layers import IAttention, IIfConditional, ILayer, ILoop

@@ -9,7 +9,7 @@ from intact.engine import Operator, Quantized, find, register
 from intact.engine import OutputGrid as Grid
 from intact.errors import QuantValueError
 from intact.graph import STORED, TypedComposer
-from intact.trt.base.logger import ILogger
+from intact.trt.base.host_interfaces import ILogger
 from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers import ILayer
 from intact.trt.plugins.nms_plugin import install

@@ -24,17 +24,15 @@ from intact.trt.base.enums import (
     TensorLocation,
     dtype_of,
 )
-from intact.trt.base.host_memory import IHostMemory
+from intact.trt.base.host_interfaces import IHostMemory, ILogger
 from intact.trt.base.itensor import Sizes
-from intact.trt.base.logger import ILogger
 from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Reporting
 from intact.trt.building.build_record import BuildRecord
 from intact.trt.building.data_dependent_shapes import WholeEngine, engine_of
 from intact.trt.running.caller_memory import CallerTensor
-from intact.trt.running.engine_configs import IRuntimeConfig, ISerializationConfig
+from intact.trt.running.engine_configs import EngineInspector, IRuntimeConfig, ISerializationConfig
 from intact.trt.running.execution_context import IExecutionContext
-from intact.trt.running.inspector import EngineInspector
 
 
 def to_bytes(plan: Plan, packed: Any = None) -> IHostMemory:

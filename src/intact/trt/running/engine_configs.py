@@ -1,10 +1,20 @@
-"""ISerializationConfig and IRuntimeConfig: how an engine is serialized, and how its contexts are made."""
+"""ISerializationConfig and IRuntimeConfig: how an engine is serialized, its contexts made and inspected."""
 
 from __future__ import annotations
 
-from intact.trt.base.enums import ExecutionContextAllocationStrategy, SerializationFlag
-from intact.trt.base.logger import ILogger
-from intact.trt.base.trt_object import Interface
+import json
+from typing import Any
+
+from intact.engine import Plan
+from intact.placement import Layer
+from intact.trt.base.enums import (
+    ExecutionContextAllocationStrategy,
+    LayerInformationFormat,
+    SerializationFlag,
+)
+from intact.trt.base.host_interfaces import ILogger
+from intact.trt.base.trt_object import Interface, Reporting
+from intact.trt.building.build_record import BuildRecord
 
 
 class ISerializationConfig(Interface):
@@ -49,3 +59,50 @@ class IRuntimeConfig(Interface):
     def get_execution_context_allocation_strategy(self) -> ExecutionContextAllocationStrategy:
         """Return the strategy set by `set_execution_context_allocation_strategy`."""
         return self._strategy
+
+
+class EngineInspector(Reporting):
+    """Describes the layers of an engine; get one from ``ICudaEngine.create_engine_inspector``.
+
+    Attributes:
+        execution_context: Kept.
+    """
+
+    execution_context: Any = None
+
+    def __init__(self, plan: Plan, record: BuildRecord) -> None:
+        self._plan, self._record = plan, record
+
+    def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
+        """Describe one layer: a line, or JSON with its nodes, its precision, and both times where known."""
+        entry = self._entry(self._plan.layers[layer_index])
+        return _format_entry(entry, format)
+
+    def get_engine_information(self, format: LayerInformationFormat) -> str:
+        """Describe all layers, and names of inputs and outputs."""
+        layers = [self._entry(layer) for layer in self._plan.layers]
+        if format == LayerInformationFormat.ONELINE:
+            return "\n".join(_format_entry(entry, format) for entry in layers)
+        bindings = [*self._plan.inputs, *self._plan.outputs]
+        return json.dumps({"Layers": layers, "Bindings": bindings}, indent=1)
+
+    def clear_inspection_source(self) -> None:
+        """Do nothing: sources are not kept."""
+
+    def _entry(self, layer: Layer) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "Name": layer.name, "LayerType": layer.fused, "Nodes": list(layer.nodes),
+            "Precision": "INT8" if layer.precision == "int8" else "FP32", "Reason": layer.reason,
+        }  # fmt: skip
+        choice = self._record.choices.get(layer.name)
+        if choice is not None:
+            entry |= {"Int8Ms": choice.int8_ms, "FloatMs": choice.float_ms, "Choice": choice.why}
+        return entry
+
+
+def _format_entry(entry: dict[str, Any], format: LayerInformationFormat) -> str:
+    if format == LayerInformationFormat.JSON:
+        return json.dumps(entry, indent=1)
+    return (
+        f"{entry['Name']} {entry['LayerType']} {entry['Precision']}: {entry.get('Choice') or entry['Reason']}"
+    )

@@ -22,8 +22,8 @@ from intact.trt.base.enums import (
     TensorIOMode,
     TensorLocation,
 )
+from intact.trt.base.host_interfaces import IProfiler
 from intact.trt.base.itensor import Sizes, is_address, pack
-from intact.trt.base.profiler import IProfiler
 from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Reporting
 from intact.trt.running.caller_memory import CallerTensor

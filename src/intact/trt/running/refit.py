@@ -16,8 +16,8 @@ from intact.graph import TypedComposer, load, weights_in, with_weights
 from intact.processes import cached_property
 from intact.reading import read_bytes
 from intact.trt.base.enums import ErrorCode, TensorLocation, WeightsRole
+from intact.trt.base.host_interfaces import ILogger, LogSeverity
 from intact.trt.base.itensor import Weights, array_of
-from intact.trt.base.logger import ILogger, LogSeverity
 from intact.trt.base.trt_object import Interface, Reporting
 from intact.trt.building.data_dependent_shapes import WholeEngine
 from intact.trt.building.onnx_parser import KeepsErrors, ParserError

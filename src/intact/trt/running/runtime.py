@@ -11,7 +11,7 @@ from intact.engine.files import plan_files as files
 from intact.errors import IntactError
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import ErrorCodeTRT, TempfileControlFlag
-from intact.trt.base.logger import ILogger
+from intact.trt.base.host_interfaces import ILogger
 from intact.trt.base.trt_object import Reporting
 from intact.trt.building.build_record import BuildRecord
 from intact.trt.plugins.plugin_registry import IPluginRegistry, get_plugin_registry, remake
