@@ -127,6 +127,10 @@ class Calibration(MutableMapping[str, Stats]):
     ) -> dict[str, NDArray[np.float32]]:
         """Return amax of every tensor; arguments, errors and warnings as for `ranges`, symmetric grids
         only.
+
+        Raises:
+            CalibrationError: A grid is asymmetric; names the tensor.
+            IntactError: As for `range_of`.
         """
         specs = dict.fromkeys(self, spec) if isinstance(spec, QuantSpec) else spec
         for name, spec_of_tensor in specs.items():

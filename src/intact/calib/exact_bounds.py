@@ -142,7 +142,13 @@ def _plain(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def refuse_nonfinite(x: NDArray) -> NoReturn:
-    """Raise the CalibrationError of a tensor that holds NaN or infinities."""
+    """Raise the CalibrationError of a tensor that holds NaN or infinities.
+
+    Args:
+        x: Of any shape and real dtype.
+    Raises:
+        CalibrationError: Always; says how many there are.
+    """
     x = to_float32(x)
     missing, infinite = int(np.isnan(x).sum()), int(np.isinf(x).sum())
     raise CalibrationError(
@@ -194,6 +200,11 @@ def require_same_axis(mine: Axis, other: Axis) -> None:
     """Refuse to merge statistics of different granularity.
 
     A negative axis belongs to a statistic that has seen no tensor yet, and fits any of its kind.
+
+    Args:
+        mine, other: Axes of the two statistics.
+    Raises:
+        CalibrationError: They differ.
     """
     pair = (mine, other)
     fresh = any(a is not None and np.min(a) < 0 for a in pair) and None not in pair
@@ -216,6 +227,13 @@ def take(arrays: Mapping[str, NDArray], name: str, dtype: type, shape: tuple[int
 
 
 def require(condition: bool, where: str, got: str, want: str) -> None:
-    """Raise the CalibrationError of a damaged statistic unless `condition` holds."""
+    """Raise the CalibrationError of a damaged statistic unless `condition` holds.
+
+    Args:
+        condition: What holds for an undamaged one.
+        where, got, want: Of the error: the array, what it holds, what it should.
+    Raises:
+        CalibrationError: It does not hold.
+    """
     if not condition:
         raise CalibrationError(where, got, want, "collect the tensor again, or restore the undamaged file")

@@ -42,7 +42,13 @@ def check_thread_count(threads: int | None) -> int | None:
 
 
 def check_seconds(number: float) -> float:
-    """Refuse NaN, which passes every bound, and very long times."""
+    """Refuse NaN, which passes every bound, and very long times.
+
+    Args:
+        number: Seconds.
+    Raises:
+        QuantValueError: It is out of bounds.
+    """
     if not 0 <= number <= LONGEST:
         raise QuantValueError("seconds", str(number), f"0 to {LONGEST:,}", "give seconds, such as 2.5")
     return number

@@ -28,12 +28,13 @@ def key_of(shapes: Mapping[str, Shape], values: Mapping[str, NDArray[Any]]) -> K
 
 
 class Recent(Generic[Kept]):
-    """Something for each of the sets of inputs that came last: as many as `KEPT_BYTES` lets, and one.
+    """LRU cache keyed by input shapes.
 
-    Any number of threads may ask at once: what two of them miss, both make.
+    Keeps entries up to `KEPT_BYTES` in total, and always the newest. Thread-safe; concurrent misses may build
+    an entry twice.
 
     Args:
-        nbytes: The memory that one of them holds.
+        nbytes: Return the bytes that an entry holds.
     """
 
     def __init__(self, nbytes: Callable[[Kept], int] = lambda value: 0) -> None:

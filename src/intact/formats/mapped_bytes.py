@@ -24,7 +24,16 @@ class MappedBytes:
         self.whole = memoryview(self._mapping)
 
     def bytes_at(self, begin: int, nbytes: int) -> NDArray[np.uint8]:
-        """Return bytes, read-only. What was returned before stays valid, but its pages have to come back."""
+        """Return a read-only view of a byte range.
+
+        Earlier views stay valid; their pages may have been dropped and are read again.
+
+        Args:
+            begin: The first byte.
+            nbytes: Their number.
+        Returns:
+            uint8, shape [nbytes].
+        """
         if hasattr(mmap, "MADV_DONTNEED"):
             self._mapping.madvise(mmap.MADV_DONTNEED)
         return np.frombuffer(self._mapping, np.uint8)[begin : begin + nbytes]

@@ -84,7 +84,15 @@ class MetadataFields:
         return value
 
     def number(self, key: str, default: float | None = None, least: float = -1e38) -> float:
-        """Return a finite number of at least `least`. Errors as `integer`."""
+        """Return a finite number of at least `least`.
+
+        Args:
+            key: Of the field.
+            default: For a file that lacks it; None: it must be there.
+            least: The smallest number.
+        Raises:
+            FileFormatError: The field is missing, or no finite number of at least `least`.
+        """
         value = self._take_set(key, default)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not isfinite(value) or not least <= value <= 1e38:
@@ -92,14 +100,28 @@ class MetadataFields:
         return float(value)
 
     def flag(self, key: str, default: bool | None = None) -> bool:
-        """Return a boolean. Errors as `integer`."""
+        """Return a boolean.
+
+        Args:
+            key: Of the field.
+            default: For a file that lacks it; None: it must be there.
+        Raises:
+            FileFormatError: The field is missing, or no boolean.
+        """
         value = self._take_set(key, default)
         if not isinstance(value, bool):
             raise self.error(key, "true or false")
         return value
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return a text. Errors as `integer`."""
+        """Return a text.
+
+        Args:
+            key: Of the field.
+            default: For a file that lacks it; None: it must be there.
+        Raises:
+            FileFormatError: The field is missing, or no text.
+        """
         value = self._take_set(key, default)
         if not isinstance(value, str):
             raise self.error(key, "a text")

@@ -153,7 +153,12 @@ class SafetensorsWeights:
             )
 
     def read(self, name: str) -> Tensor:
-        """Return a tensor. Errors as `WeightFiles.read` says."""
+        """Return a tensor, as `WeightFiles.read` says.
+
+        Raises:
+            QuantValueError: There is no such tensor.
+            FileFormatError: Its tensors or the configuration are damaged.
+        """
         layer = self._layers.get(name.removesuffix(".weight")) if name.endswith(".weight") else None
         if layer is None:
             if name not in self._files:
@@ -280,7 +285,11 @@ class OnnxWeights:
         self.field_uses: tuple[FieldUse, ...] = ()
 
     def read(self, name: str) -> Tensor:
-        """Return a tensor. Errors as `WeightFiles.read` says."""
+        """Return a tensor, as `WeightFiles.read` says.
+
+        Raises:
+            QuantValueError: There is no such tensor.
+        """
         if name in self._nodes:
             return read_block_weight(self._nodes[name], self._constants)
         array = self._constants(self._others[name]) if name in self._others else None

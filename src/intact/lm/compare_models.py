@@ -98,7 +98,15 @@ def token_windows(
 
 
 def cut_windows(tokens: Sequence[int], length: int, count: int | None = None) -> list[NDArray[np.int64]]:
-    """Cut tokens into windows, as `token_windows` does."""
+    """Cut tokens into windows, as `token_windows` does.
+
+    Args:
+        tokens: Of the text.
+        length: Tokens of each window.
+        count: Windows, at most; None: all.
+    Raises:
+        QuantValueError: The text is shorter than one window.
+    """
     ids = np.array(tokens)
     windows = [ids[start : start + length] for start in range(0, len(ids) - length + 1, length)][:count]
     if not windows:

@@ -106,7 +106,11 @@ class LanguageModel:
         lookup: bool = False, draft: LanguageModel | None = None, grammar: TokenGrammar | None = None,
         chunk: int = CHUNK, cache: SequenceCache | None = None,
     ) -> Iterator[int]:  # fmt: skip
-        """Yield the tokens that follow a prompt; arguments as for `generate`."""
+        """Yield the tokens that follow a prompt; arguments as for `generate`.
+
+        Raises:
+            QuantValueError: Both `lookup` and a draft model are given, or the prompt is too long.
+        """
         _check_count(max_tokens)
         ids = self.encode(prompt)
         choice = self.token_choice(ids, max_tokens, sampling or Sampling(), grammar)
@@ -182,7 +186,11 @@ class LanguageModel:
         return np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
 
     def embedding_tokens(self, text: str | Sequence[int], prompt: str | None = None) -> list[int]:
-        """Return the tokens of a text that is embedded; arguments and errors as for `embed`."""
+        """Return the tokens of a text that is embedded; arguments and errors as for `embed`.
+
+        Raises:
+            QuantValueError: The model has no such prompt, or the text is too long.
+        """
         prompts, name = self.pooling.prompts, self.pooling.default_prompt if prompt is None else prompt
         if name and name not in prompts:
             raise QuantValueError("prompt", f"'{name}'", ", ".join(prompts) or "none", "leave it out")

@@ -105,6 +105,8 @@ class Sampler:
             history: Tokens so far, for the penalty.
             allowed: bool [vocabulary], tokens to choose from, at least one; None: all.
             begin: Place in `history` of the first token that was generated.
+        Raises:
+            QuantValueError: `logit_bias` names a token that the vocabulary lacks.
         """
         how = self._sampling
         if how.logit_bias and (largest := max(how.logit_bias)) >= len(logits):

@@ -117,6 +117,8 @@ class SequenceCache:
             source: The sequence that is read.
             target: The sequence that is replaced.
             length: Tokens that are copied; None: all.
+        Raises:
+            QuantValueError: The source is shorter than `length`.
         """
         most = len(self.tokens[source])
         count = most if length is None else length
@@ -139,7 +141,14 @@ class SequenceCache:
         self.tokens[short], self.tokens[long] = self.tokens[long], self.tokens[short]
 
     def truncate(self, length: int, sequence: int = 0) -> None:
-        """Forget the tokens of a sequence behind its first `length` ones."""
+        """Forget the tokens of a sequence behind its first `length` ones.
+
+        Args:
+            length: Tokens that stay.
+            sequence: Its row in the cache.
+        Raises:
+            QuantValueError: The sequence is shorter than that.
+        """
         most = len(self.tokens[sequence])
         if not 0 <= length <= most:
             raise QuantValueError("length", str(length), f"0 to {most}", "keep no more")

@@ -199,6 +199,10 @@ def calibrate(
     """Collect the statistics of every tensor that `quantize` would quantize; it takes them instead of data.
 
     Arguments and errors as for `quantize`. Statistics of several runs merge exactly (`Calibration.merge`).
+
+    Raises:
+        QuantValueError: The model has nothing to quantize, the data do not fit it, or an option is wrong.
+        CalibrationError: A tensor holds NaN or infinities, or never had a value.
     """
     settings = Settings(
         profile=profile, include=include, exclude=exclude, num_batches=num_batches, batch_size=batch_size,

@@ -85,7 +85,7 @@ class LayerCounts(Counts):
 
     @property
     def departs(self) -> bool:
-        """Return whether the layer differs by more than the rounding of one float."""
+        """Return whether any output code differs by more than one float32 rounding can explain."""
         return self.largest > 1 or self.boundary > ROUNDING
 
 

@@ -79,7 +79,7 @@ def gptq_codec(fields: MetadataFields, layers: Sequence[LayerFacts]) -> str:
 
 
 def auto_round_codec(fields: MetadataFields, layers: Sequence[LayerFacts], codec: str) -> str:
-    """Return the codec of the layers of an AutoRound model. Errors as `gptq_codec`.
+    """Return the codec of the layers of an AutoRound model.
 
     Args:
         fields: Of its quantization_config.
@@ -114,7 +114,14 @@ def auto_round_packing(fields: MetadataFields) -> str:
 
 
 def awq_codec(fields: MetadataFields, layers: Sequence[LayerFacts]) -> str:
-    """Return "awq" where the fields of an AWQ model are those of its tensors. Errors as `gptq_codec`."""
+    """Return "awq" where the fields of an AWQ model are those of its tensors.
+
+    Args:
+        fields: Of the model's configuration.
+        layers: What its tensors show.
+    Raises:
+        FileFormatError: The two contradict each other; names the field.
+    """
     fields.take("version")
     if str(fields.take("backend", "autoawq")).lower() not in ("autoawq", "auto"):
         fields.refuse("backend", "autoawq")
@@ -207,6 +214,8 @@ def check_codes(
         size: Likewise; None: nothing; -1 or 0: a row is one group.
         layer: What its tensors show.
         keys: Names of the fields.
+    Raises:
+        FileFormatError: A layer has others; names the field and the layer.
     """
     if layer.bits != bits:
         raise fields.contradiction(
@@ -222,7 +231,15 @@ def check_codes(
 
 
 def check_left_out(fields: MetadataFields, key: str, layers: Sequence[LayerFacts]) -> None:
-    """Refuse codes in a layer that a list of parts of names leaves in floats."""
+    """Refuse codes in a layer that a list of parts of names leaves in floats.
+
+    Args:
+        fields: Of the model's configuration.
+        key: The field that holds the list.
+        layers: What the tensors show.
+    Raises:
+        FileFormatError: A layer of the list has codes.
+    """
     for name in fields.items(key, str) or []:
         coded = next((layer.name for layer in layers if name and name in layer.name), None)
         if coded is not None:

@@ -126,7 +126,13 @@ class DecoderConfig:
 
 @contextmanager
 def wrong_values(where: str) -> Iterator[None]:
-    """Turn what a value of another kind than expected leads to into the error for a damaged file."""
+    """Turn what a value of another kind than expected leads to into the error for a damaged file.
+
+    Args:
+        where: What errors call the file.
+    Raises:
+        FileFormatError: A value has another kind than expected.
+    """
     try:
         yield
     except IntactError:

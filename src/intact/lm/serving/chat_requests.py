@@ -29,6 +29,11 @@ def parse_chat_options(fields: Fields) -> ChatOptions:
     """Read `chat_template`, `chat_template_kwargs` and what belongs to them.
 
     Other servers accept whole templates in `chat_template`; here it is the name of one of the model's.
+
+    Args:
+        fields: Of the request.
+    Raises:
+        ProtocolError: A field has a wrong value; names it.
     """
     documents = fields.take("documents", None)
     if documents is not None:
@@ -58,7 +63,13 @@ def parse_chat_options(fields: Fields) -> ChatOptions:
 
 
 def parse_messages(fields: Fields) -> list[dict[str, Any]]:
-    """Read `messages`, of all roles; `prepare_messages` gives them the forms that the template shows."""
+    """Read `messages`, of all roles; `prepare_messages` gives them the forms that the template shows.
+
+    Args:
+        fields: Of the request.
+    Raises:
+        ProtocolError: It is no list of messages.
+    """
     value = fields.take("messages")
     if not isinstance(value, list) or not value:
         raise fields.error("messages", "must be a list of one message or more")

@@ -18,7 +18,13 @@ _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def read_sampling(fields: Fields) -> Sampling:
-    """Read how tokens are chosen; a seed is drawn where none is given."""
+    """Read how tokens are chosen; a seed is drawn where none is given.
+
+    Args:
+        fields: Of the request.
+    Raises:
+        ProtocolError: A value is out of its bounds; names the field.
+    """
     seed = fields.integer("seed", None, 0, 2**63 - 1)
     try:
         return Sampling(
@@ -34,7 +40,14 @@ def read_sampling(fields: Fields) -> Sampling:
 
 
 def read_stop_rules(fields: Fields, max_tokens: int | None) -> StopRules:
-    """Read which tokens end an answer; `max_tokens`: the most that it may have."""
+    """Read which tokens end an answer.
+
+    Args:
+        fields: Of the request.
+        max_tokens: The limit of the answer; None: no limit.
+    Raises:
+        ProtocolError: `stop_token_ids` or `min_tokens` is wrong.
+    """
     tokens = fields.take("stop_token_ids", [])
     fits = isinstance(tokens, list) and len(tokens) <= _MOST_ENDS
     if not fits or not all(is_token(token) for token in tokens):
@@ -46,7 +59,14 @@ def read_stop_rules(fields: Fields, max_tokens: int | None) -> StopRules:
 
 
 def read_stops(fields: Fields, limits: ServerLimits) -> tuple[str, ...]:
-    """Read the texts that end an answer."""
+    """Read the texts that end an answer.
+
+    Args:
+        fields: Of the request.
+        limits: How many texts, and how long.
+    Raises:
+        ProtocolError: There are too many, or one is empty or too long.
+    """
     value = fields.take("stop", [])
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > limits.stops:
@@ -61,6 +81,11 @@ def read_response_format(fields: Fields) -> dict[str, Any] | None:
     """Read the JSON schema that an answer follows; None: nothing.
 
     A schema stands where OpenAI has it, or beside ``json_object``, as llama.cpp, Together and Fireworks do.
+
+    Args:
+        fields: Of the request.
+    Raises:
+        ProtocolError: The format is unknown, or its schema no object.
     """
     value = fields.take("response_format", None)
     if value is None:

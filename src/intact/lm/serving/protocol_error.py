@@ -38,7 +38,14 @@ class ProtocolError(Exception):
 
 
 def check_model(sent: str, name: str) -> None:
-    """Refuse the name of a model that is not this server's; "" stands for any."""
+    """Refuse the name of a model that is not this server's; "" stands for any.
+
+    Args:
+        sent: The name in the request.
+        name: The server's own.
+    Raises:
+        ProtocolError: They differ: status 404.
+    """
     if sent not in ("", name):
         message = f"there is no model '{sent[:80]}'; this server has '{name}'"
         raise ProtocolError(404, message, param="model", code="model_not_found")
@@ -70,7 +77,14 @@ class Fields:
         self._record, self._where = dict(record), where
 
     def take(self, name: str, default: Any = MISSING) -> Any:
-        """Return any value; null counts as missing."""
+        """Return any value; null counts as missing.
+
+        Args:
+            name: Of the field.
+            default: For a field that is missing; none: it must be there.
+        Raises:
+            ProtocolError: The field is missing.
+        """
         value = self._record.pop(name, None)
         if value is not None:
             return value
@@ -79,7 +93,15 @@ class Fields:
         return default
 
     def integer(self, name: str, default: Any, low: int, high: int) -> Any:
-        """Return an integer within bounds, or the default."""
+        """Return an integer within bounds, or the default.
+
+        Args:
+            name: Of the field.
+            default: For a field that is missing.
+            low, high: Bounds, both allowed.
+        Raises:
+            ProtocolError: It is no integer, or out of bounds.
+        """
         value = self.take(name, default)
         if value is default:
             return value
@@ -90,14 +112,29 @@ class Fields:
         return value
 
     def number(self, name: str, default: float, low: float, high: float) -> float:
-        """Return a number within bounds, or the default."""
+        """Return a number within bounds, or the default.
+
+        Args:
+            name: Of the field.
+            default: For a field that is missing.
+            low, high: Bounds, both allowed.
+        Raises:
+            ProtocolError: It is no number, or out of bounds.
+        """
         value = self.take(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise self.error(name, f"must be a number from {low:g} to {high:g}")
         return float(value)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return true or false."""
+        """Return true or false.
+
+        Args:
+            name: Of the field.
+            default: For a field that is missing.
+        Raises:
+            ProtocolError: It is neither true nor false.
+        """
         value = self.take(name, default)
         if not isinstance(value, bool):
             raise self.error(name, "must be true or false")
@@ -108,7 +145,14 @@ class Fields:
         return self.check_text(name, self.take(name, default))
 
     def check_text(self, name: str, value: Any) -> str:
-        """Return a value that is a text."""
+        """Return a value that is a text.
+
+        Args:
+            name: Of the field.
+            value: The field's.
+        Raises:
+            ProtocolError: It is no string, or has half of a surrogate pair.
+        """
         if not isinstance(value, str):
             raise self.error(name, "must be a string")
         if any("\ud800" <= letter <= "\udfff" for letter in value):
@@ -125,13 +169,23 @@ class Fields:
             self._record.pop(name, None)
 
     def refuse(self, **neutral: Any) -> None:
-        """Refuse fields that nothing here does, unless they say so: each name with the values that do."""
+        """Refuse fields that nothing here does, unless they say so: each name with the values that do.
+
+        Args:
+            neutral: Values that change nothing, by the field's name.
+        Raises:
+            ProtocolError: A field has another value.
+        """
         for name, values in neutral.items():
             if self.take(name, None) not in (None, *values):
                 raise self.error(name, "is not supported by this server", "unsupported_parameter")
 
     def finish(self) -> None:
-        """Refuse what nobody read: silence would give other tokens than the client wants."""
+        """Refuse what nobody read: silence would give other tokens than the client wants.
+
+        Raises:
+            ProtocolError: A field is left; names it.
+        """
         for name, value in self._record.items():
             if value is not None:
                 raise self.error(name[:80], "is unknown to this server", "unknown_parameter")

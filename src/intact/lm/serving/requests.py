@@ -100,7 +100,14 @@ def parse_completion(record: Any, limits: ServerLimits) -> TextRequest:
 
 
 def parse_chat(record: Any, limits: ServerLimits) -> TextRequest:
-    """Read a request to /v1/chat/completions."""
+    """Read a request to /v1/chat/completions.
+
+    Args:
+        record: The body of the request, as JSON.
+        limits: Of this server.
+    Raises:
+        ProtocolError: A field is unknown, missing or wrong; names it.
+    """
     fields = Fields(record)
     messages = parse_messages(fields)
     tools, choice = parse_tools(fields, limits)
@@ -116,7 +123,14 @@ def parse_chat(record: Any, limits: ServerLimits) -> TextRequest:
 
 
 def parse_embedding(record: Any, limits: ServerLimits) -> EmbeddingRequest:
-    """Read a request to /v1/embeddings."""
+    """Read a request to /v1/embeddings.
+
+    Args:
+        record: The body of the request, as JSON.
+        limits: Of this server.
+    Raises:
+        ProtocolError: A field is unknown, missing or wrong; names it.
+    """
     fields = Fields(record)
     model, texts = fields.text("model", ""), _prompts(fields, "input", limits.texts)
     encoding = fields.text("encoding_format", "float")

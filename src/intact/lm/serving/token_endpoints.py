@@ -39,7 +39,15 @@ def tokenize_body(record: Any, model: LanguageModel, name: str) -> dict[str, Any
 
 
 def detokenize_body(record: Any, model: LanguageModel, name: str) -> dict[str, Any]:
-    """Return the text of tokens, as `prompt` for clients of vLLM and as `content` for those of llama.cpp."""
+    """Return the text of tokens, as `prompt` for clients of vLLM and as `content` for those of llama.cpp.
+
+    Args:
+        record: The body of the request, as JSON.
+        model: Whose tokenizer is asked.
+        name: Of the model, as requests call it.
+    Raises:
+        ProtocolError: `tokens` is no list of tokens of the vocabulary.
+    """
     fields = Fields(record)
     fields.check_model(name)
     tokens = fields.take("tokens")

@@ -28,7 +28,14 @@ class ToolChoice:
 
 
 def parse_tools(fields: Fields, limits: ServerLimits) -> tuple[list[dict[str, Any]], ToolChoice]:
-    """Read `tools`, `tool_choice` and `parallel_tool_calls`; return the template's tools and the choice."""
+    """Read `tools`, `tool_choice` and `parallel_tool_calls`; return the template's tools and the choice.
+
+    Args:
+        fields: Of the request.
+        limits: How many tools there may be.
+    Raises:
+        ProtocolError: A tool or the choice is wrong, or two tools have one name.
+    """
     value = fields.take("tools", [])
     if not isinstance(value, list) or len(value) > limits.tools:
         raise fields.error("tools", f"must be a list of at most {limits.tools} tools")

@@ -167,7 +167,7 @@ class SweepJobs:
 
     @cached_property
     def sweep(self) -> Sweep:
-        """The sweep, made where the first job arrives."""
+        """The sensitivity sweep of this process; created lazily by the first job."""
         return Sweep(self.model.model, self.grids, self.runs)
 
 

@@ -21,7 +21,14 @@ __all__ = [
 def create(
     method: str, num_bits: int | tuple[int, int], axis: int | tuple[int, ...] | None, unsigned: bool
 ) -> _Calibrator:
-    """Create the calibrator that a descriptor's `calib_method` names."""
+    """Create the calibrator that a descriptor's `calib_method` names.
+
+    Args:
+        method: "max", "histogram" or "mergeable".
+        num_bits, axis, unsigned: As for the calibrators.
+    Raises:
+        QuantValueError: There is no such method.
+    """
     if method == "max":
         return MaxCalibrator(num_bits, axis, unsigned)
     if method == "histogram":

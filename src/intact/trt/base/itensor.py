@@ -99,6 +99,12 @@ def at_address(address: int, shape: tuple[int, ...], dtype: np.dtype) -> NDArray
     """Return the array of host memory that begins at `address`.
 
     As with TensorRT, the caller must give a valid one.
+
+    Args:
+        address: Of the first byte.
+        shape, dtype: Of the array.
+    Raises:
+        CalibrationError: The address is 0.
     """
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if not address:

@@ -53,7 +53,14 @@ class IOptimizationProfile:
         return list(self.values.get(input, ()))
 
     def set_shape(self, input: str, min: Sizes, opt: Sizes, max: Sizes) -> None:
-        """Fix the three shapes of an input."""
+        """Fix the three shapes of an input.
+
+        Args:
+            input: Its name.
+            min, opt, max: The smallest, usual and largest sizes, of one rank.
+        Raises:
+            QuantValueError: Ranks differ, or the sizes do not ascend.
+        """
         limits = tuple(map(int, min)), tuple(map(int, opt)), tuple(map(int, max))
         if not len(limits[0]) == len(limits[1]) == len(limits[2]):
             raise QuantValueError(

@@ -142,7 +142,14 @@ class ILayer(Interface):
         return self._outputs[index] if 0 <= index < len(self._outputs) else None
 
     def set_input(self, index: int, tensor: ITensor) -> None:
-        """Connect input `index` to `tensor`; inputs in between stay open."""
+        """Connect input `index` to `tensor`; inputs in between stay open.
+
+        Args:
+            index: Which.
+            tensor: Of the same network.
+        Raises:
+            QuantValueError: It is no ITensor.
+        """
         if not isinstance(tensor, ITensor):
             raise QuantValueError(
                 f"layer '{self.name}', input {index}", f"a {type(tensor).__name__}", "an ITensor",

@@ -101,7 +101,13 @@ class INetworkDefinition(NetworkModel):
         return tensor
 
     def mark_output(self, tensor: ITensor) -> None:
-        """Mark `tensor` as an output of the engine."""
+        """Mark `tensor` as an output of the engine.
+
+        Args:
+            tensor: Of this network.
+        Raises:
+            QuantValueError: It is no ITensor.
+        """
         if not isinstance(tensor, ITensor):
             raise QuantValueError(
                 "mark_output", f"a {type(tensor).__name__}", "an ITensor", "pass layer.get_output(0)"
@@ -277,7 +283,14 @@ class INetworkDefinition(NetworkModel):
         return name
 
     def rename(self, tensor: ITensor, name: str) -> None:
-        """Give `tensor` another name."""
+        """Give `tensor` another name.
+
+        Args:
+            tensor: Of this network.
+            name: Of no other tensor.
+        Raises:
+            QuantValueError: Another tensor has the name.
+        """
         if name == tensor.name:
             return
         if name in self._names:

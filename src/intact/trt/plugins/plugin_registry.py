@@ -79,7 +79,11 @@ class IDimensionExpr:
         return self._value is not None
 
     def get_constant_value(self) -> int:
-        """Return its value."""
+        """Return its value.
+
+        Raises:
+            QuantValueError: The size is not known.
+        """
         if self._value is None:
             raise QuantValueError("a size", "one that is not known", "is_constant() first", "ask before")
         return self._value

@@ -214,7 +214,13 @@ class ICudaEngine(Reporting):
         return self.get_binding_index(which) if isinstance(which, str) else self.get_binding_name(which)
 
     def get_binding_name(self, index: int) -> str:
-        """Name of binding `index`; with " [profile n]" behind it for profiles other than the first."""
+        """Name of binding `index`; with " [profile n]" behind it for profiles other than the first.
+
+        Args:
+            index: From 0 to ``num_bindings - 1``.
+        Raises:
+            IndexError: There is no such binding.
+        """
         if not 0 <= index < self.num_bindings:
             raise IndexError(f"binding {index}: there are {self.num_bindings}")
         profile, place = divmod(index, len(self._ports))

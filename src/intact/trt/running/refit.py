@@ -150,6 +150,9 @@ class Refitter(Reporting):
         """Refit the engine; return False, with an error in the log, where weights do not fit.
 
         Contexts of the engine run with the new weights from then on.
+
+        Raises:
+            QuantValueError: The engine cannot be refitted.
         """
         engine = self._engine
         try:

@@ -18,7 +18,7 @@ def positions(builder: PlanBuilder, node: Node, count: Dim) -> str:
 
 
 def size_scalar(builder: PlanBuilder, node: Node, size: Dim) -> str:
-    """Return a size as an int64 without axes: a constant, or what a step writes."""
+    """Return a dimension as a 0-d int64 tensor: a constant if known, else the output of a SizeVector step."""
     if isinstance(size, int):
         return builder.hold(f"{node.name}.number", np.array(size))
     y = builder.scratch(f"{node.outputs[0].name}.number", "int64", ())
