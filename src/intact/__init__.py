@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, overload
 
-from intact._installation import c_headers, c_library, require_own_folder
+from intact._installation import c_headers, c_library, onnxruntime_library, require_own_folder
 from intact._version import __version__
 from intact.errors import IntactError, NotQuantizedWarning, QuantValueError
 from intact.spec import Format, QuantSpec
@@ -48,6 +48,7 @@ __all__ = [
     "compile",
     "get_include",
     "get_library",
+    "get_onnxruntime_library",
     "load",
     "quantize",
     "run_reference",
@@ -317,6 +318,18 @@ def get_library() -> str:
         UnsupportedError: This installation has no C library.
     """
     return str(c_library())
+
+
+def get_onnxruntime_library() -> str:
+    """Return the path of INTact's execution provider for ONNX Runtime, to be registered there under any name
+    (docs/how-to/onnx-runtime-provider.md).
+
+    Returns:
+        A path: `libintact_onnxruntime.so` on Linux.
+    Raises:
+        UnsupportedError: This installation has no C library.
+    """
+    return str(onnxruntime_library())
 
 
 def run_reference(model: Source | QuantizedModel | Plan, inputs: Any) -> dict[str, NDArray[Any]]:

@@ -49,6 +49,21 @@ def c_library(package: Path = PACKAGE_FOLDER) -> Path:
     raise _no_library(package)
 
 
+def onnxruntime_library(package: Path = PACKAGE_FOLDER) -> Path:
+    """Return the path of the execution provider for ONNX Runtime, which lies beside the C library.
+
+    Args:
+        package: The folder of this package.
+    Raises:
+        UnsupportedError: There is none.
+    """
+    names = ("libintact_onnxruntime.so", "libintact_onnxruntime.dylib", "intact_onnxruntime.dll")
+    for path in (package / "lib" / name for name in names):
+        if path.is_file():
+            return path
+    raise _no_library(package)
+
+
 def c_headers(package: Path = PACKAGE_FOLDER) -> Path:
     """Return the folder of the C library's header.
 
@@ -66,14 +81,15 @@ def config(arguments: Sequence[str] | None = None, package: Path = PACKAGE_FOLDE
     """Print what a C compiler needs to use the C library, as `intact-config` does.
 
     Args:
-        arguments: Some of --cflags, --libs, --includedir and --library; None: those of the command line.
+        arguments: Some of --cflags, --libs, --includedir, --library and --onnxruntime; None: those of the
+            command line.
         package: The folder of this package.
     Returns:
         The exit status: 2 where an argument is none of these, 1 where there is no library.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        library, headers = c_library(package), c_headers(package)
+        library, headers, provider = c_library(package), c_headers(package), onnxruntime_library(package)
     except UnsupportedError as error:
         print(error, file=sys.stderr)
         return 1
@@ -82,6 +98,7 @@ def config(arguments: Sequence[str] | None = None, package: Path = PACKAGE_FOLDE
         "--libs": f"{library} -Wl,-rpath,{library.parent}",
         "--includedir": str(headers),
         "--library": str(library),
+        "--onnxruntime": str(provider),
     }
     if not words or not answers.keys() >= set(words):
         print(f"usage: intact-config {' '.join(f'[{word}]' for word in answers)}", file=sys.stderr)

@@ -40,6 +40,7 @@ from intact.graph.core.quantization_view import (
 )
 from intact.graph.core.serialized_weights import raw_weights, weights_in, with_weights
 from intact.graph.core.session import BoundInputs, Session
+from intact.graph.files.ep_context import CompiledValue, compose_ep_context
 from intact.graph.files.external import data_files
 from intact.graph.files.fallback_models import check_fallback
 from intact.graph.files.io import parse_model, read_model, tidy, to_bytes, write_model
@@ -111,6 +112,7 @@ __all__ = [
     "BlockTable",
     "BoundInputs",
     "Branch",
+    "CompiledValue",
     "Composer",
     "Constants",
     "float_value",
@@ -158,6 +160,7 @@ __all__ = [
     "check_format",
     "check_graph",
     "check_opset",
+    "compose_ep_context",
     "cut",
     "cut_nodes",
     "data_files",

@@ -22,18 +22,52 @@ from intact.cli.shared_options import (
     check_output_path,
     read_shapes,
 )
-from intact.errors import UnsupportedError
+from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
-    from intact.engine import Plan
+    from intact.engine import Engine, Plan
 
 
+TuneSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--tune-seconds",
+        min=0.01,
+        callback=check_optional_seconds,
+        help="Time the forms that layers have, about so long, and keep the fastest; 1 is enough for "
+        "ResNet-50. Default: a cost model chooses.",
+    ),
+]
+TimingCache = Annotated[
+    Path | None,
+    typer.Option(
+        "--timing-cache", help="A file of what was timed before: read, and with --tune-seconds written."
+    ),
+]
 NoFallback = Annotated[
     bool,
     typer.Option(
         "--no-fallback", help="Fail, and name the nodes, where a part would run in ONNX Runtime or Python."
     ),
 ]
+EmitConfig = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the kinds of steps, for a C library of these alone (cmake -DINTACT_KINDS=).",
+        callback=check_output_path,
+    ),
+]
+EpContext = Annotated[
+    bool,
+    typer.Option(
+        "--ep-context",
+        help="Write an ONNX file of one EPContext node, which ONNX Runtime runs by INTact's provider.",
+    ),
+]
+ExternalPlan = Annotated[
+    bool, typer.Option("--external-plan", help="With --ep-context: write the plan beside it, as OUT.plan.")
+]
+ShowNotes = Annotated[bool, typer.Option("--notes", help="Print what every pass did.")]
 
 
 def run(
@@ -41,31 +75,13 @@ def run(
     out: Out,
     threads: Threads = None,
     shapes: Annotated[str, typer.Option("--shapes", help=SHAPES)] = "",
-    tune_seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--tune-seconds",
-            min=0.01,
-            callback=check_optional_seconds,
-            help="Time the forms that layers have, about so long, and keep the fastest; 1 is enough for "
-            "ResNet-50. Default: a cost model chooses.",
-        ),
-    ] = None,
-    timing_cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--timing-cache", help="A file of what was timed before: read, and with --tune-seconds written."
-        ),
-    ] = None,
+    tune_seconds: TuneSeconds = None,
+    timing_cache: TimingCache = None,
     no_fallback: NoFallback = False,
-    emit_config: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the kinds of steps, for a C library of these alone (cmake -DINTACT_KINDS=).",
-            callback=check_output_path,
-        ),
-    ] = None,
-    show_notes: Annotated[bool, typer.Option("--notes", help="Print what every pass did.")] = False,
+    emit_config: EmitConfig = None,
+    ep_context: EpContext = False,
+    external_plan: ExternalPlan = False,
+    show_notes: ShowNotes = False,
     as_json: AsJson = False,
 ) -> None:
     """Build the engine of a Q/DQ file and write it as a plan.
@@ -81,21 +97,27 @@ def run(
     - `intact build model.int8.onnx -o model.plan --shapes x:1x3x224x224` for inputs of this shape alone
     - `intact build model.int8.onnx -o model.plan --emit-config model.kinds` for a small C library
     - `intact build model.int8.onnx -o model.plan --no-fallback`: a plan that the C library runs, or an error
+    - `intact build model.int8.onnx --ep-context -o model_ctx.onnx` for ONNX Runtime in any language
     - `intact run model.plan --data samples.npy -o outputs.npz` afterwards
     """
     import intact
+    from intact.engine import require_native
 
+    if external_plan and not ep_context:
+        raise QuantValueError(
+            "--external-plan", "no --ep-context", "both", "add --ep-context: a plan by itself is one file"
+        )
     start = time.perf_counter()
     engine = intact.compile(
         model, threads=threads, shapes=read_shapes(shapes) or None, tune_seconds=tune_seconds,
         timing_cache=timing_cache,
     )  # fmt: skip
     if no_fallback or emit_config is not None:
-        require_native(engine.plan, model)
+        require_native(engine, model, "--no-fallback and --emit-config demand them")
     has_selftest = engine.add_selftest()
-    engine.save(out)
+    nbytes = _save(engine, model, out, ep_context, external_plan)
     write_config(emit_config, engine.plan)
-    report = _as_record(engine.plan, model, out)
+    report = _as_record(engine.plan, model, out, nbytes)
     report |= {"seconds": time.perf_counter() - start, "selftest": has_selftest}
     if as_json:
         show_json(report)
@@ -110,13 +132,23 @@ def run(
         say(note)
 
 
-def _as_record(plan: Plan, model: Path, out: Path) -> dict[str, Any]:
+def _save(engine: Engine, model: Path, out: Path, ep_context: bool, external_plan: bool) -> int:
+    """Write the plan, or the model that holds or names it; return the bytes of what was written."""
+    from intact.engine import save_ep_context
+
+    if not ep_context:
+        engine.save(out)
+        return out.stat().st_size
+    plan = save_ep_context(engine, model, out, is_external=external_plan)
+    return out.stat().st_size + (0 if plan is None else plan.stat().st_size)
+
+
+def _as_record(plan: Plan, model: Path, out: Path, nbytes: int) -> dict[str, Any]:
     """Return what was built as a JSON object."""
     steps, layers = describe(plan)
-    nbytes = {"before": model.stat().st_size, "after": out.stat().st_size}
     return {
-        "out": str(out), "steps": steps, "layers": layers, "onnxruntime": subgraphs(plan), "bytes": nbytes,
-        "notes": plan.notes,
+        "out": str(out), "steps": steps, "layers": layers, "onnxruntime": subgraphs(plan),
+        "bytes": {"before": model.stat().st_size, "after": nbytes}, "notes": plan.notes,
     }  # fmt: skip
 
 
@@ -143,27 +175,6 @@ def subgraphs(plan: Plan) -> dict[str, str]:
     from intact.engine.steps import FallbackSubgraph
 
     return {step.name: step.reason for step in plan.steps if isinstance(step, FallbackSubgraph)}
-
-
-def require_native(plan: Plan, model: Path) -> None:
-    """Refuse a plan that the C library does not run.
-
-    Raises:
-        UnsupportedError: Names the nodes that ONNX Runtime or Python would run, or the tensors of strings.
-    """
-    from intact.engine.steps import STRING
-
-    foreign = [f"{' '.join(s.nodes) or s.name} ({s.kind})" for s in plan.steps if not s.native]
-    foreign += [f"{tensor.name} (strings)" for tensor in plan.tensors.values() if tensor.dtype == STRING]
-    if plan.model and not foreign:
-        foreign = ["sizes that decide what runs"]
-    if foreign:
-        more = f" and {len(foreign) - 10} more" if len(foreign) > 10 else ""
-        raise UnsupportedError(
-            f"file '{model}'", f"parts without native steps: {', '.join(foreign[:10])}{more}",
-            "native steps alone, as --no-fallback and --emit-config demand",
-            "change these nodes, fix the sizes of the inputs by --shapes, or leave these options out",
-        )  # fmt: skip
 
 
 def write_config(path: Path | None, plan: Plan) -> None:
