@@ -94,9 +94,12 @@ def quantize(model: Any, data: Any = None, **options: Any) -> Any:
             "quantize: data", "none", "inputs like those of its later work",
             "pass a folder of images, an .npy, .npz or .py file, arrays, or batches",
         )  # fmt: skip
+    from intact.engine.compare import compare_file
     from intact.ptq import quantize as quantize_onnx
 
-    return quantize_onnx(model, data, **options)
+    result = quantize_onnx(model, data, **options)
+    result.compare = compare_file
+    return result
 
 
 def calibrate(model: Any, data: Any, **options: Any) -> Any:

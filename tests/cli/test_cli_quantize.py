@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,9 @@ def test_an_int8_file_and_a_table(run, net: Path, samples: Path, tmp_path: Path)
     assert 0.9 * int(of) <= int(same) <= int(of) and int(of) > 1
     assert cells["biases corrected"] in ("yes", "no") and cells["channels equalized"] == "no"
     assert f"intact explain {out} --profile intact --precision float" in shown
+    flat = " ".join(shown.split())
+    assert re.search(r"engine = integer reference on all [\d,]{4,} codes and 40 outputs of 4 samples", flat)
+    assert "file in ONNX Runtime" in flat and "in other runtimes 1 float step (Softmax x 1)" in flat
     data = np.load(samples)
     assert (outputs(net, data).argmax(1) == outputs(out, data).argmax(1)).mean() >= 0.9
 
@@ -54,6 +58,10 @@ def test_json_and_nothing_else(run, net: Path, samples: Path, tmp_path: Path) ->
     assert 0 < output["top1"]["prob"]["same"] <= output["top1"]["prob"]["of"]
     assert 0.5 < output["top1"]["prob"]["expected"] <= 1
     assert output["methods"] == dict.fromkeys(["x", "r1", "r2", "pooled"], "max")
+    reference, file = output["comparison"]["reference"], output["comparison"]["file"]
+    assert reference["equal"] and reference["samples"] == 4 and reference["codes"] > 1000
+    assert file["codes"] == reference["codes"] and not file["skipped"]
+    assert output["agreement"].startswith("engine = integer reference on all ")
     assert output["ranges"].keys() == output["methods"].keys() and output["ranges"]["x"][0] < -3
     assert output["chosen"] == "least expected error" and list(output["relative_errors"]) == [
         output["chosen"]

@@ -6,7 +6,6 @@ from intact.placement.checks import check
 from intact.placement.explain import explain
 from intact.placement.float_steps import (
     AGREEMENT_KEY,
-    agreement,
     float_steps,
     in_other_runtimes,
     record_agreement,
@@ -22,7 +21,7 @@ from intact.placement.scales import tensor_scales
 
 __all__ = [
     "AGREEMENT_KEY", "PROFILES", "WIDE", "Activation", "Finding", "Fusion", "Kept", "Layer",
-    "Placement", "Profile", "Site", "View", "activation_behind", "agreement", "check", "explain",
+    "Placement", "Profile", "Site", "View", "activation_behind", "check", "explain",
     "float_steps", "in_formats", "in_other_runtimes", "is_pair", "may_be_float", "place", "profile_of",
     "read_placement", "record_agreement", "shape_of", "tensor_scales", "with_layers_of",
 ]  # fmt: skip

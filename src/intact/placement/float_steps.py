@@ -10,7 +10,7 @@ from intact.graph.ops import subgraphs
 from intact.placement.records import Placement
 
 AGREEMENT_KEY = "intact.agreement"
-"""Metadata of a file that INTact writes: `agreement`, in one sentence."""
+"""Metadata of a file that INTact writes: `in_other_runtimes`, as a sentence."""
 
 _IN_INTEGERS: tuple[ops.Kind, ...] = (
     "convolution", "product", "pool", "reduction", "arithmetic", "move",
@@ -47,20 +47,6 @@ def float_steps(model: Model, placement: Placement) -> dict[str, int]:
     return {label: count for label, count in steps.most_common() if count}
 
 
-def agreement(steps: Mapping[str, int], sides: str, parts: int | None = None) -> str:
-    """Describe in one sentence what agrees to the bit and what need not; numerics N32 and N33 give details.
-
-    Args:
-        steps: What `float_steps` found.
-        sides: What are equal: "module = engine".
-        parts: How many parts of the plan run in ONNX Runtime, in float, of which nothing is promised; None:
-            there is no plan yet, and there may be some.
-    """
-    aside = {None: ", parts in ONNX Runtime aside", 0: "", 1: ", 1 part in ONNX Runtime aside"}
-    here = f"{sides} on every code{aside.get(parts, f', {parts} parts in ONNX Runtime aside')}"
-    return f"{here}; {in_other_runtimes(steps)}"
-
-
 def in_other_runtimes(steps: Mapping[str, int]) -> str:
     """Describe, as a clause, how another runtime treats the steps that `float_steps` found."""
     if not steps:
@@ -73,7 +59,7 @@ def in_other_runtimes(steps: Mapping[str, int]) -> str:
 def record_agreement(model: Model, placement: Placement) -> None:
     """Record in a model's metadata, in place, how another runtime treats its float steps."""
     steps = float_steps(model, placement)
-    model.metadata_props[AGREEMENT_KEY] = f"INTact: {agreement(steps, 'engine = integer reference')}."
+    model.metadata_props[AGREEMENT_KEY] = f"INTact: {in_other_runtimes(steps)}."
 
 
 def _is_open(node: Node) -> bool:

@@ -254,6 +254,7 @@ def _build_result(state: State) -> QuantizedModel:
         },
         warnings=[*_zero_ranges(chosen_ranges), *_whole_ranges(state), *state.warnings],
         notes=[*state.notes, *(outputs_to_measure(state.model).notes if state.errors else ())],
+        samples=tuple(sample.feeds for sample in state.runs),
     )
 
 

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from intact import graph, placement
 from intact.calib import Calibration
 from intact.graph import Model
 from intact.placement import Placement
+from intact.processes import cached_property
+from intact.ptq.data.model_inputs import Feeds
 
 Value = TypeVar("Value")
+
+
+class RunComparison(Protocol):
+    """Describes how the engine of a model, the integer reference and its file agree on samples.
+
+    `intact.engine.compare.RunComparison` is one; engines are no part of this package.
+    """
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """One sentence for each comparison."""
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the counts as a JSON object."""
 
 
 @dataclass(repr=False)
@@ -47,6 +63,9 @@ class QuantizedModel:
         notes: What was rewritten before placement.
         branches: What was made of the branches of Ifs, by "<node>.then_branch" or "<node>.else_branch": their
             pairs are in `model`, everything else of them is here.
+        samples: Some runs of the calibration data, inputs by name; empty where only statistics were given.
+        compare: Compares the engine of `model` on samples, when that is first asked for;
+            `intact.quantize` sets it. None: reports say that nothing was compared.
     """
 
     model: Model
@@ -69,12 +88,14 @@ class QuantizedModel:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     branches: dict[str, QuantizedModel] = field(default_factory=dict)
+    samples: tuple[Feeds, ...] = ()
+    compare: Callable[[Model, Sequence[Feeds]], RunComparison] | None = None
 
     def __repr__(self) -> str:
         rows = summary(self)
         width = max(len(label) for label, _ in rows)
         lines = [f"{label:<{width}}  {figure}" for label, figure in rows]
-        return "\n".join([*lines, self.agreement, *(f"warning: {line}" for line in warnings_of(self))])
+        return "\n".join([*lines, *self.statements, *(f"warning: {line}" for line in warnings_of(self))])
 
     @property
     def parts(self) -> dict[str, QuantizedModel]:
@@ -89,10 +110,21 @@ class QuantizedModel:
         """Steps that another runtime may round differently, by kind; see `intact.placement.float_steps`."""
         return placement.float_steps(self.model, self.placement)
 
+    @cached_property
+    def comparison(self) -> RunComparison | None:
+        """The comparison of the engine on `samples`, which runs when it is first asked for."""
+        return None if self.compare is None else self.compare(self.model, self.samples)
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """Sentences on what was compared, and on what other runtimes may round otherwise (numerics N33)."""
+        compared = _NOT_COMPARED if self.comparison is None else self.comparison.sentences
+        return *compared, placement.in_other_runtimes(self.float_steps)
+
     @property
     def agreement(self) -> str:
-        """A sentence that says which runtimes give equal codes for this model (numerics N32, N33)."""
-        return placement.agreement(self.float_steps, "engine = integer reference")
+        """All of `statements` in one line."""
+        return "; ".join(self.statements)
 
     @property
     def proto(self) -> Any:
@@ -106,6 +138,11 @@ class QuantizedModel:
     def explain(self) -> list[dict[str, Any]]:
         """Return a row for each layer: int8 or float, what it fuses with, and why."""
         return [row for part in self.parts.values() for row in placement.explain(part.placement)]
+
+
+_NOT_COMPARED = (
+    "engine and integer reference were not compared: `intact.quantize` and `intact verify` do it",
+)
 
 
 def summary(result: QuantizedModel) -> list[tuple[str, str]]:

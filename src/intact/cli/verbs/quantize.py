@@ -162,14 +162,14 @@ def run(
     if block_weights.is_wanted(options := dict(locals())):
         block_weights.run(options)
         return
-    from intact.ptq import quantize
+    import intact
 
     _require_one(data, calib)
     images = (size, mean, std, fit, layout, colour, preset)
     source = shared_options.data_of(data, *images) if data or not calib else Calibration.load(calib)
     settings, widths = read_overrides(overrides), read_bits16(bits16)
     with catch_warnings(action="ignore", category=ZeroRangeWarning):  # `_show` names these tensors
-        result = quantize(
+        result = intact.quantize(
             model, source, method=method, profile=profile, activations=activations, weights=weights,
             symmetric=not asymmetric, per_channel=not per_tensor, include=tuple(include or ()),
             exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
@@ -254,6 +254,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
             "images": shared_options.images_of(result.calibration) or None,
             "relative_errors": result.errors, "warnings": warnings, "advice": advice or None,
             "float_steps": result.float_steps, "agreement": result.agreement,
+            "comparison": None if result.comparison is None else result.comparison.as_record(),
         })  # fmt: skip
         return
     for line in warnings:
@@ -268,7 +269,8 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
             say(f"{what} {name}: {why}")
         if len(named) > _SHOWN:
             say(f"{what} {len(named) - _SHOWN:,} more: --json has them all")
-    say(result.agreement)
+    for sentence in result.statements:
+        say(sentence)
     if advice:
         say(advice)
     if result.not_equalized:

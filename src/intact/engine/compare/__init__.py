@@ -10,8 +10,23 @@ from intact.engine.compare.comparison_counts import (
     LayerCounts,
     TensorCounts,
 )
+from intact.engine.compare.engine_comparison import (
+    MODULE,
+    ONNX_FILE,
+    REFERENCE,
+    EngineComparison,
+    summarize_side,
+)
+from intact.engine.compare.file_comparison import (
+    MOST_PARAMETERS,
+    MOST_SAMPLES,
+    FileComparison,
+    compare_file,
+)
 
 __all__ = [
-    "ROUNDING", "CLibrary", "Comparison", "Counts", "Distance", "LayerCounts", "Module", "TensorCounts",
-    "c_library_of", "compare", "compare_module", "differing_elements",
+    "MODULE", "MOST_PARAMETERS", "MOST_SAMPLES", "ONNX_FILE", "REFERENCE", "ROUNDING", "CLibrary",
+    "Comparison", "Counts", "Distance", "EngineComparison", "FileComparison", "LayerCounts", "Module",
+    "TensorCounts", "c_library_of", "compare", "compare_file", "compare_module", "differing_elements",
+    "summarize_side",
 ]  # fmt: skip

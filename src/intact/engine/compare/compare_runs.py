@@ -68,7 +68,7 @@ def compare(
     """
     present = {value.name for node in model.graph for value in node.outputs}
     data = bytes(to_proto(model).SerializeToString())
-    session = Session(data, threads=threads)
+    session: Session | None = None
     pairs = () if module is None else module.pairs
     result = Comparison(
         _tensors(engine.plan, pairs),
@@ -89,6 +89,7 @@ def compare(
                 watched = Session(data, extra=inner, threads=threads)
             side_outputs = _trace(result, plan, engine, watched, module, feeds)
         else:
+            session = Session(data, threads=threads) if session is None else session
             side_outputs = {
                 "engine": _outputs(plan, engine.run(feeds)),
                 "file": _outputs(plan, session.run(feeds)),
@@ -96,7 +97,7 @@ def compare(
             side_outputs |= {} if module is None else {"module": module(feeds)}
         result.samples += _rows(side_outputs)
         _answers(result, {side: arrays[0] for side, arrays in side_outputs.items()})
-        _distances(result, side_outputs)
+        _distances(result, plan.outputs, side_outputs)
     return result
 
 
@@ -120,7 +121,7 @@ def compare_module(engine: Engine, module: Module, feeds: Feeds) -> Comparison:
         )  # fmt: skip
     result.samples = result.traced = _rows(side_outputs)
     _answers(result, {side: arrays[0] for side, arrays in side_outputs.items()})
-    _distances(result, side_outputs)
+    _distances(result, plan.outputs, side_outputs)
     return result
 
 
@@ -301,7 +302,9 @@ def _answers(result: Comparison, first_outputs: Mapping[str, NDArray]) -> None:
             result.answers.setdefault(side, Counts()).add(answers["engine"], answer, indices=True)
 
 
-def _distances(result: Comparison, side_outputs: Mapping[str, Sequence[NDArray]]) -> None:
+def _distances(
+    result: Comparison, names: Sequence[str], side_outputs: Mapping[str, Sequence[NDArray]]
+) -> None:
     """Count how far the outputs of each side are from the engine's, and the module's from the file's."""
     pairs = {
         side: (side_outputs["engine"], arrays) for side, arrays in side_outputs.items() if side != "engine"
@@ -309,6 +312,6 @@ def _distances(result: Comparison, side_outputs: Mapping[str, Sequence[NDArray]]
     if {"module", "file"} <= side_outputs.keys():
         pairs["export"] = side_outputs["module"], side_outputs["file"]
     for side, (ours, theirs) in pairs.items():
-        distance = result.outputs.setdefault(side, Distance())
-        for a, b in zip(ours, theirs, strict=False):
-            distance.add(a, b.reshape(a.shape), indices=a.dtype.kind in "iub")
+        by_name = result.distances.setdefault(side, {})
+        for name, a, b in zip(names, ours, theirs, strict=False):
+            by_name.setdefault(name, Distance()).add(a, b.reshape(a.shape), indices=a.dtype.kind in "iub")

@@ -72,6 +72,14 @@ class Distance(Counts):
             return float("inf")
         return 10 * log10(self.signal / self.noise) if self.signal else float("-inf")
 
+    def include(self, other: Distance) -> None:
+        """Count the elements of another distance as well."""
+        self.compared += other.compared
+        self.differing += other.differing
+        self.largest = max(self.largest, other.largest)
+        self.signal += other.signal
+        self.noise += other.noise
+
 
 @dataclass
 class LayerCounts(Counts):
@@ -132,8 +140,9 @@ class Comparison:
         samples: Rows of all batches.
         traced: Rows of the batches in which every tensor was compared.
         answers: Top-1 answers of the first output, by who against whom, over all batches.
-        outputs: All outputs end to end, over all batches: the engine's against those of "reference" (of
-            traced batches), "file" and "module", and the module's against the file's, as "export".
+        distances: Each output by name, end to end, over all batches: the engine's against those of
+            "reference" (of traced batches), "file" and "module", and the module's against the file's, as
+            "export".
         unmatched: Quantizers of the module, or of the file, that the other one does not have.
         float_steps: Steps that another runtime may round differently, by kind
             (`intact.placement.float_steps`).
@@ -144,10 +153,19 @@ class Comparison:
     samples: int = 0
     traced: int = 0
     answers: dict[str, Counts] = field(default_factory=dict)
-    outputs: dict[str, Distance] = field(default_factory=dict)
+    distances: dict[str, dict[str, Distance]] = field(default_factory=dict)
     unmatched: tuple[str, ...] = ()
     float_steps: dict[str, int] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> dict[str, Distance]:
+        """The distances of all outputs together, by side."""
+        totals = {side: Distance() for side in self.distances}
+        for side, by_name in self.distances.items():
+            for distance in by_name.values():
+                totals[side].include(distance)
+        return totals
 
     @property
     def exact(self) -> bool:

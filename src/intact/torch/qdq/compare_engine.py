@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,7 +12,14 @@ from torch import Tensor, nn
 
 from intact import graph
 from intact.engine import compile as build
-from intact.engine.compare import Comparison, compare_module
+from intact.engine.compare import (
+    MODULE,
+    MOST_PARAMETERS,
+    MOST_SAMPLES,
+    EngineComparison,
+    compare_module,
+    summarize_side,
+)
 from intact.errors import IntactError
 from intact.torch.exact import record_torch_steps
 from intact.torch.models.array_runner import Runner, as_array
@@ -25,83 +31,6 @@ from intact.torch.qdq.qdq_model import Call, qdq_model
 from intact.torch.qdq.run_exporter import evaluating
 
 __all__ = ["EngineComparison", "LazyComparison", "compare_call", "compare_with_engine"]
-
-MOST_SAMPLES = 4
-"""Samples of a batch that are compared, where the sizes of the batch are open."""
-
-MOST_PARAMETERS = 300_000_000
-"""Parameters of a module beyond which a report compares nothing by itself: it would compile for minutes."""
-
-
-@dataclass(frozen=True)
-class EngineComparison:
-    """Counts the differences between a module and its engine on samples; `sentence` describes them.
-
-    Attributes:
-        samples: Rows that were run.
-        codes, codes_differing: Codes of the module's quantizers, and those that the engine has otherwise.
-        values, values_differing: Numbers of all outputs, and those that are not the same in every bit.
-        largest: The largest difference of two output numbers.
-        answers, answers_differing: Top-1 answers of the first output, and those that differ.
-        first: The first tensor that differs, in the order of the engine's steps, and how; "" for none.
-        not_compared: Quantizers whose codes the engine does not hold as one tensor on their grid.
-        torch_steps: Functions that PyTorch computed itself, with last bits of its own, by name.
-        parts: Parts of the engine's plan that run in ONNX Runtime.
-        skipped: Why nothing was compared; "" if something was.
-    """
-
-    samples: int = 0
-    codes: int = 0
-    codes_differing: int = 0
-    values: int = 0
-    values_differing: int = 0
-    largest: float = 0.0
-    answers: int = 0
-    answers_differing: int = 0
-    first: str = ""
-    not_compared: tuple[str, ...] = ()
-    torch_steps: dict[str, int] = field(default_factory=dict)
-    parts: int = 0
-    skipped: str = ""
-
-    @property
-    def equal(self) -> bool:
-        """Return whether something was compared, and no bit of it differed."""
-        return not (self.skipped or self.codes_differing or self.values_differing)
-
-    @property
-    def sentence(self) -> str:
-        """Describe the comparison, and what it does not show for other inputs."""
-        if self.skipped:
-            return f"module and engine were not compared: {self.skipped}{self._exceptions()}"
-        samples = f"{self.samples:,} sample{'s' if self.samples != 1 else ''}"
-        if self.equal:
-            equal = f"module = engine on all {self.codes:,} codes and {self.values:,} outputs of {samples}"
-            return f"{equal}{self._exceptions()}"
-        parts = [
-            f"{self.codes_differing:,} of {self.codes:,} codes",
-            f"{self.values_differing:,} of {self.values:,} outputs, by at most {self.largest:.3g}",
-        ]
-        if self.answers:
-            parts.append(f"{self.answers_differing:,} of {self.answers:,} top-1 answers")
-        text = f"module and engine differ on {samples}: {', '.join(parts)}; first {self.first}"
-        return f"{text}{self._exceptions()}"
-
-    def _exceptions(self) -> str:
-        """Name what differs, or may differ for other inputs."""
-        listed = ", ".join(f"{name} x {count}" for name, count in list(self.torch_steps.items())[:_SHOWN])
-        more = f" and {len(self.torch_steps) - _SHOWN} more" if len(self.torch_steps) > _SHOWN else ""
-        texts = [f"{listed}{more}, which PyTorch computes"] if listed else []
-        if self.parts:
-            texts.append(f"{self.parts} part{'s' if self.parts > 1 else ''} in ONNX Runtime")
-        may = f"; last bits of {', and of '.join(texts)} may differ" if texts else ""
-        if self.not_compared:
-            may += f"; not compared: {', '.join(self.not_compared[:_SHOWN])}"
-            may += f" and {len(self.not_compared) - _SHOWN} more" if len(self.not_compared) > _SHOWN else ""
-        return may
-
-
-_SHOWN = 3
 
 
 def compare_with_engine(
@@ -149,28 +78,7 @@ def compare_call(model: nn.Module, written: graph.Model, call: Call) -> EngineCo
     feeds = {port.name: array for port, array in zip(engine.inputs, arrays, strict=True)}
     with evaluating(model), record_torch_steps() as torch_steps:
         comparison = compare_module(engine, _CallRunner(model, pairs, call), feeds)
-    outputs = comparison.outputs["module"]
-    codes, answers = comparison.total("module"), comparison.answers.get("module")
-    return EngineComparison(
-        samples=comparison.samples,
-        codes=codes.compared, codes_differing=codes.differing,
-        values=outputs.compared, values_differing=outputs.differing, largest=outputs.largest,
-        answers=0 if answers is None else answers.compared,
-        answers_differing=0 if answers is None else answers.differing,
-        first=_first_difference(comparison),
-        not_compared=comparison.unmatched,
-        torch_steps=dict(torch_steps.most_common()),
-        parts=len(comparison.parts),
-    )  # fmt: skip
-
-
-def _first_difference(comparison: Comparison) -> str:
-    first = comparison.first("module")
-    if first is None:
-        return "in the outputs"
-    counts = first.module
-    name = first.quantizer or first.tensor
-    return f"in '{name}': {counts.differing:,} of {counts.compared:,} codes, by at most {counts.largest:.0f}"
+    return summarize_side(comparison, "module", MODULE, torch_steps=dict(torch_steps.most_common()))
 
 
 def _first_samples(call: Call) -> Call:
