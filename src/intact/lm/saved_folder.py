@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from intact.atomic import replacing, together
+from intact.checksums import DIGEST, is_sealed, seal
 from intact.engine import load
 from intact.errors import FileFormatError, QuantValueError
 from intact.lm.chat.chat_templates import ChatTemplates
@@ -25,7 +27,10 @@ from intact.lm.vocabularies.special_tokens import SpecialTokens
 from intact.reading import read_bytes
 
 PLAN, TOKENIZER, SETTINGS = "model.plan", "tokenizer.json", "language_model.json"
-VERSION = 1
+VERSION = 2
+_WITHOUT_DIGEST = 1
+"""The version before files had checksums."""
+
 _DEFAULTS: Mapping[str, Any] = {
     "weights": "keep", "block": 32, "bits_of": None, "activations": "dynamic-int8", "tokenizer": None,
     "text": None, "method": "auto", "bits_budget": None, "time_budget": None, "backend": "cpu", "cache": None,
@@ -48,19 +53,31 @@ def save_model(model: LanguageModel, folder: str | os.PathLike[str]) -> None:
         "eos": list(model.tokenizer.eos) if model.tokenizer is not None else [],
         "settings": dict(model.settings),
     }  # fmt: skip
+    text = None if model.tokenizer is None else model.tokenizer.to_json()
+    if text is not None:
+        settings["tokenizer_sha256"] = _digest(text.encode())
     if model.description is not None:
         settings["description"] = description_to_json(model.description)
     model.new_cache().append([0])  # packs weights for the kernels of this machine
     with together():
         model.engine.save(target / PLAN)
-        if model.tokenizer is not None:
-            _write(target / TOKENIZER, model.tokenizer.to_json())
-        _write(target / SETTINGS, json.dumps(settings, indent=1))
+        if text is not None:
+            _write(target / TOKENIZER, text)
+        _write_settings(target, settings)
+
+
+def _write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    plain = json.loads(json.dumps(settings))  # as it is read: lists, and names for keys
+    _write(folder / SETTINGS, json.dumps(seal(plain), indent=1))
 
 
 def _write(path: Path, text: str) -> None:
     with replacing(path) as file:
         file.write(text.encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def load_saved(folder: Path, threads: int | None, positions: int | None, **options: Any) -> LanguageModel:
@@ -83,14 +100,21 @@ def load_saved(folder: Path, threads: int | None, positions: int | None, **optio
         raise QuantValueError(
             "positions", str(positions), f"1 to {most}, as the folder was saved", "quantize the model again"
         )
-    path = folder / TOKENIZER
-    tokenizer = None
-    if path.is_file():
-        text = read_bytes(path).decode("utf-8", "replace")
-        tokenizer = Tokenizer(text, record["bos"], record["eos"])
+    tokenizer = _read_tokenizer(folder / TOKENIZER, record)
     templates = _read_templates(record, where)
     engine, description = load(folder / PLAN, threads=threads), _read_description(record, where)
     return LanguageModel(engine, positions or most, tokenizer, templates, record["settings"], description)
+
+
+def _read_tokenizer(path: Path, record: Mapping[str, Any]) -> Tokenizer | None:
+    """Return the tokenizer of a folder; None where it was saved without one."""
+    is_checked = record["version"] != _WITHOUT_DIGEST
+    if not path.is_file() and not (is_checked and "tokenizer_sha256" in record):
+        return None
+    data = read_bytes(path)
+    if is_checked and record.get("tokenizer_sha256") != _digest(data):
+        raise _settings_error(str(path), "content that does not match its checksum")
+    return Tokenizer(data.decode("utf-8", "replace"), record["bos"], record["eos"])
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -106,8 +130,10 @@ def read_settings(folder: Path) -> dict[str, Any]:
         eos, settings = record["eos"], record["settings"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _settings_error(where, f"'{error}'") from error
-    if version != VERSION:
+    if version not in (VERSION, _WITHOUT_DIGEST):
         raise _settings_error(where, f"version {version!r}")
+    if version != _WITHOUT_DIGEST and not is_sealed(record):
+        raise _settings_error(where, "content that does not match its checksum")
     fits = (
         type(positions) is int and 0 < positions <= 2**24 and isinstance(bos, int | None)
         and isinstance(eos, list) and isinstance(settings, dict)
@@ -128,7 +154,8 @@ def keep_verification(folder: str | os.PathLike[str], record: Mapping[str, Any])
         FileFormatError, FileAccessError: The folder is damaged, or cannot be written.
     """
     settings = read_settings(Path(folder)) | {"verification": dict(record)}
-    _write(Path(folder) / SETTINGS, json.dumps(settings, indent=1))
+    settings.pop(DIGEST, None)
+    _write_settings(Path(folder), settings)
 
 
 def saved_description(folder: Path) -> ModelDescription:

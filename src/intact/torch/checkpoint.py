@@ -1,32 +1,28 @@
 """Save and load checkpoints with weights, scales, and the quantizers' configuration and switches.
 
-One safetensors file: the tensors of `state_dict` under their own names, and one JSON document as metadata.
-No code is stored and none is run on loading. Plain ``model.state_dict()`` keeps the old library's keys and
-carries tensors alone.
+One safetensors file: the tensors of `state_dict` under their own names, and one JSON document as metadata,
+with the digest of both. No code is stored and none is run on loading. Plain ``model.state_dict()`` keeps the
+old library's keys and carries tensors alone.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
-from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
-from intact.reading import reading
 from intact.torch.graph_mode.quantized_forward import record_of, restore
 from intact.torch.graph_mode.record import GraphModeRecord
 from intact.torch.models.modules import unwrap
 from intact.torch.module_replacement import apply_conversion, conversion_record
 from intact.torch.nn.modules._quantizer_state import config_of, configure
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
+from intact.torch.sealed_tensors import read_sealed, write_sealed
 
 _KEY, _VERSION = "intact.checkpoint", 1
 
@@ -55,9 +51,7 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
             )
         # A copy of its own for each: the format stores neither strides nor shared memory.
         tensors[key] = value.detach().to("cpu").clone(memory_format=torch.contiguous_format)
-    data = save(tensors, metadata={_KEY: json.dumps(document_of(model))})
-    with replacing(path) as file:
-        file.write(data)
+    write_sealed(path, _KEY, document_of(model), tensors)
 
 
 def document_of(model: nn.Module) -> dict[str, Any]:
@@ -148,12 +142,9 @@ def add_quantizers(
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
-        with reading(path), safe_open(path, framework="pt", device="cpu") as file:
-            metadata = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        document = json.loads(metadata[_KEY])
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise _checkpoint_error(path, f"{type(error).__name__}: {error}") from error
+        document, tensors = read_sealed(path, _KEY)
+    except ValueError as error:
+        raise _checkpoint_error(path, str(error)) from error
     shaped = isinstance(document, dict) and all(
         isinstance(document.get(part), dict) for part in ("quantizers", "modules")
     )

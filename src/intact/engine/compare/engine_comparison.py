@@ -75,7 +75,7 @@ class EngineComparison:
             f"{self.values_differing:,} of {self.values:,} outputs, by at most {self.largest:.3g}",
         ]
         if self.decibels:
-            clauses.append(_listed([f"{name} {db:.1f} dB" for name, db in self.decibels.items()]))
+            clauses.append(_join_first([f"{name} {db:.1f} dB" for name, db in self.decibels.items()]))
         if self.answers:
             clauses.append(f"{self.answers_differing:,} of {self.answers:,} top-1 answers")
         text = f"{one} and {other} differ on {samples}: {', '.join(clauses)}; first {self.first}"
@@ -88,12 +88,12 @@ class EngineComparison:
 
     def _exceptions(self) -> str:
         """Name what differs, or may differ for other inputs."""
-        listed = _listed([f"{name} x {count}" for name, count in self.torch_steps.items()])
+        listed = _join_first([f"{name} x {count}" for name, count in self.torch_steps.items()])
         texts = [f"{listed}, which PyTorch computes"] if listed else []
         if self.parts:
             texts.append(f"{self.parts} part{'s' if self.parts > 1 else ''} in ONNX Runtime")
         may = f"; last bits of {', and of '.join(texts)} may differ" if texts else ""
-        return f"{may}; not compared: {_listed(self.not_compared)}" if self.not_compared else may
+        return f"{may}; not compared: {_join_first(self.not_compared)}" if self.not_compared else may
 
 
 def summarize_side(
@@ -141,7 +141,7 @@ def _describe_first(first: TensorCounts | None, side: str) -> str:
     return f"in '{name}': {counts.differing:,} of {counts.compared:,} {unit}, by at most {largest}"
 
 
-def _listed(names: list[str] | tuple[str, ...]) -> str:
+def _join_first(names: list[str] | tuple[str, ...]) -> str:
     """Join the first names, and say how many more there are."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"

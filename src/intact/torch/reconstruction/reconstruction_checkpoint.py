@@ -5,23 +5,19 @@ safetensors.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
-from intact.atomic import replacing
 from intact.errors import FileFormatError
-from intact.reading import reading
 from intact.torch.private_torch import pytree
 from intact.torch.reconstruction.blocks import ReconstructionBlock
 from intact.torch.reconstruction.optimize_block import BlockReport
+from intact.torch.sealed_tensors import read_sealed, write_sealed
 from intact.torch.training.bias_correction import corrected_biases
 
 _KEY, _VERSION = "intact.reconstruction", 1
@@ -49,9 +45,7 @@ class FinishedBlocks:
         document = {
             "version": _VERSION, "settings": self._settings, "reports": [asdict(r) for r in self.reports]
         }  # fmt: skip
-        data = save(self._tensors, metadata={_KEY: json.dumps(document)})
-        with replacing(self._path) as file:
-            file.write(data)
+        write_sealed(self._path, _KEY, document, self._tensors)
 
     def resume(self, model: nn.Module, blocks: Iterable[ReconstructionBlock], path: Path | None) -> None:
         """Read the finished blocks of `model` from `path`, where it exists. `model` stays unchanged.
@@ -89,11 +83,9 @@ class FinishedBlocks:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
-        with reading(path), safe_open(path, framework="pt", device="cpu") as file:
-            document = json.loads((file.metadata() or {})[_KEY])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise _checkpoint_error(path, f"no readable state ({type(error).__name__})") from None
+        document, tensors = read_sealed(path, _KEY)
+    except ValueError as error:
+        raise _checkpoint_error(path, f"no readable state ({error})") from None
     shaped = isinstance(document, dict) and isinstance(document.get("settings"), dict)
     if not shaped or document.get("version") != _VERSION:
         raise _checkpoint_error(path, "a state of another version")

@@ -11,11 +11,18 @@ from torch import nn
 from torch.optim import Optimizer
 
 from intact.atomic import replacing
+from intact.checksums import DIGEST
 from intact.errors import FileFormatError
 from intact.reading import reading
 from intact.torch.models.fsdp import is_sharded, put_states, states_of
+from intact.torch.sealed_tensors import digest_of_state
 
 _KIND, _VERSION = "intact.finetune", 1
+_DAMAGE = (
+    AssertionError, AttributeError, EOFError, LookupError, OverflowError, RuntimeError, TypeError, ValueError,
+    pickle.UnpicklingError,
+)  # fmt: skip
+"""What torch.load raises where bits are flipped."""
 
 
 def write_state(
@@ -48,7 +55,7 @@ def write_state(
         "settings": settings,
     }
     with replacing(path) as file:
-        torch.save(state, file)
+        torch.save(state | {DIGEST: digest_of_state(state)}, file)
 
 
 def read_state(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
@@ -59,13 +66,16 @@ def read_state(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
         FileFormatError: The file is damaged, of another kind or version, or of a run with other settings.
     """
     try:
-        with reading(path):
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, TypeError) as error:
+        with reading(path), path.open("rb") as file:  # by its name torch takes some files for safetensors
+            state = torch.load(file, map_location="cpu", weights_only=True)
+    except _DAMAGE as error:
         raise _checkpoint_error(path, f"no readable checkpoint ({type(error).__name__})") from None
     fits = isinstance(state, dict) and state.get("kind") == _KIND and state.get("version") == _VERSION
     if not fits:
         raise _checkpoint_error(path, "a file of another kind or version")
+    # torch.load checks no checksum of tensors; files of earlier versions have none of ours.
+    if DIGEST in state and state.pop(DIGEST) != digest_of_state(state):
+        raise _checkpoint_error(path, "content that does not match its checksum")
     stored_settings = state.get("settings", {})
     if differing := sorted(key for key in settings if stored_settings.get(key) != settings[key]):
         shown = ", ".join(f"{key} {stored_settings.get(key)!r} (now {settings[key]!r})" for key in differing)
