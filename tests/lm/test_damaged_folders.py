@@ -17,7 +17,7 @@ FLIPS = 300
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("tokenizers")
     folder = write_folder("llama", tmp_path_factory.mktemp("llama"))
     byte_tokenizer().save(str(folder / TOKENIZER))
@@ -26,52 +26,52 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", [SETTINGS, TOKENIZER])
-def test_a_flipped_bit_is_refused_by_name(saved: Path, name: str) -> None:
-    data = (saved / name).read_bytes()
+def test_a_flipped_bit_is_refused_by_name(saved_model: Path, name: str) -> None:
+    data = (saved_model / name).read_bytes()
     try:
         for changed in bit_flips(data, FLIPS):
-            (saved / name).write_bytes(changed)
+            (saved_model / name).write_bytes(changed)
             if changed.split() == data.split():  # white space between JSON values
                 continue
             with pytest.raises(FileFormatError, match=name):
-                lm.load(saved, threads=1)
+                lm.load(saved_model, threads=1)
     finally:
-        (saved / name).write_bytes(data)
-    assert lm.load(saved, threads=1).generate("abc", max_tokens=2)
+        (saved_model / name).write_bytes(data)
+    assert lm.load(saved_model, threads=1).generate("abc", max_tokens=2)
 
 
-def test_a_missing_tokenizer_is_noticed(saved: Path) -> None:
-    (saved / TOKENIZER).rename(saved / "elsewhere")
+def test_a_missing_tokenizer_is_noticed(saved_model: Path) -> None:
+    (saved_model / TOKENIZER).rename(saved_model / "elsewhere")
     try:
         with pytest.raises(FileAccessError, match=TOKENIZER):
-            lm.load(saved, threads=1)
+            lm.load(saved_model, threads=1)
     finally:
-        (saved / "elsewhere").rename(saved / TOKENIZER)
+        (saved_model / "elsewhere").rename(saved_model / TOKENIZER)
 
 
-def test_a_verification_is_kept_under_the_seal(saved: Path) -> None:
-    before = (saved / SETTINGS).read_text(encoding="utf-8")
+def test_a_verification_is_kept_under_the_seal(saved_model: Path) -> None:
+    before = (saved_model / SETTINGS).read_text(encoding="utf-8")
     record = {"samples": 1}
     try:
-        keep_verification(saved, record)
-        assert read_settings(saved)["verification"] == record
-        text = (saved / SETTINGS).read_text(encoding="utf-8")
-        (saved / SETTINGS).write_text(text.replace('"samples": 1', '"samples": 2'), encoding="utf-8")
+        keep_verification(saved_model, record)
+        assert read_settings(saved_model)["verification"] == record
+        text = (saved_model / SETTINGS).read_text(encoding="utf-8")
+        (saved_model / SETTINGS).write_text(text.replace('"samples": 1', '"samples": 2'), encoding="utf-8")
         with pytest.raises(FileFormatError, match="does not match its checksum"):
-            read_settings(saved)
+            read_settings(saved_model)
     finally:
-        (saved / SETTINGS).write_text(before, encoding="utf-8")
+        (saved_model / SETTINGS).write_text(before, encoding="utf-8")
 
 
-def test_folders_of_earlier_versions_are_read(saved: Path) -> None:
-    before = (saved / SETTINGS).read_text(encoding="utf-8")
+def test_folders_of_earlier_versions_are_read(saved_model: Path) -> None:
+    before = (saved_model / SETTINGS).read_text(encoding="utf-8")
     settings = json.loads(before) | {"version": 1}
     for name in ("sha256", "tokenizer_sha256"):
         del settings[name]
     try:
-        wanted = lm.load(saved, threads=1).generate("abc", max_tokens=4)
-        (saved / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
-        assert lm.load(saved, threads=1).generate("abc", max_tokens=4) == wanted
-        assert saved_description(saved).special_tokens.bos == settings["bos"]
+        wanted = lm.load(saved_model, threads=1).generate("abc", max_tokens=4)
+        (saved_model / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+        assert lm.load(saved_model, threads=1).generate("abc", max_tokens=4) == wanted
+        assert saved_description(saved_model).special_tokens.begin == settings["bos"]
     finally:
-        (saved / SETTINGS).write_text(before, encoding="utf-8")
+        (saved_model / SETTINGS).write_text(before, encoding="utf-8")
