@@ -63,12 +63,12 @@ class EngineComparison:
     @property
     def sentence(self) -> str:
         """Describe the comparison, and what it does not show for other inputs."""
-        one, other = self.sides
+        left, right = self.sides
         if self.skipped:
-            return f"{one} and {other} were not compared: {self.skipped}{self._exceptions()}"
+            return f"{left} and {right} were not compared: {self.skipped}{self._exceptions()}"
         samples = f"{self.samples:,} sample{'s' if self.samples != 1 else ''}"
         if self.equal:
-            equal = f"{one} = {other} on all {self.codes:,} codes and {self.values:,} outputs of {samples}"
+            equal = f"{left} = {right} on all {self.codes:,} codes and {self.values:,} outputs of {samples}"
             return f"{equal}{self._exceptions()}"
         clauses = [
             f"{self.codes_differing:,} of {self.codes:,} codes",
@@ -78,7 +78,7 @@ class EngineComparison:
             clauses.append(_join_first([f"{name} {db:.1f} dB" for name, db in self.decibels.items()]))
         if self.answers:
             clauses.append(f"{self.answers_differing:,} of {self.answers:,} top-1 answers")
-        text = f"{one} and {other} differ on {samples}: {', '.join(clauses)}; first {self.first}"
+        text = f"{left} and {right} differ on {samples}: {', '.join(clauses)}; first {self.first}"
         return f"{text}{self._exceptions()}"
 
     def as_record(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class EngineComparison:
 
 
 def summarize_side(
-    comparison: Comparison, side: str, sides: tuple[str, str], *, floats: bool = False, **known: Any
+    comparison: Comparison, side: str, sides: tuple[str, str], *, floats: bool = False, **attributes: Any
 ) -> EngineComparison:
     """Count what one side of a comparison has otherwise than the engine.
 
@@ -106,7 +106,7 @@ def summarize_side(
         side: "engine" (against the integer reference), "file" or "module": counts of `TensorCounts`.
         sides: Names for the sentence.
         floats: Name the first tensor also where it holds floats, not codes alone.
-        known: Further attributes of the result.
+        attributes: Further ones of the result.
     """
     outputs_key = "reference" if side == "engine" else side
     outputs = comparison.outputs[outputs_key]
@@ -128,7 +128,7 @@ def summarize_side(
             if distance.noise
         },
         sides=sides,
-        **known,
+        **attributes,
     )  # fmt: skip
 
 
