@@ -22,7 +22,7 @@ _DAMAGE = (
     AssertionError, AttributeError, EOFError, LookupError, OverflowError, RuntimeError, TypeError, ValueError,
     pickle.UnpicklingError,
 )  # fmt: skip
-"""What torch.load raises where bits are flipped."""
+"""Errors of torch.load where bits are flipped."""
 
 
 def write_state(
