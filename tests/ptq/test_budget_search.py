@@ -34,7 +34,7 @@ def random_program(seed: int, layers: int = 5, formats: int = 3) -> Program:
 
 def every(program: Program) -> list[Selection]:
     result = product(range(len(program.choices)), repeat=len(program.items))
-    return [item for item in result if all(program.offered[i, f] for i, f in enumerate(item))]
+    return [item for item in result if all(program.choice_mask[i, f] for i, f in enumerate(item))]
 
 
 def error(program: Program, selection: Selection) -> float:
@@ -114,4 +114,4 @@ def test_upgrades_keep_their_budget_and_lower_the_error(seed: int) -> None:
         steps = program.upgrades("error", "seconds", budget)
         assert sum(step.price for step in steps) <= budget
         assert all(step.gain > 0 and step.price >= 0 for step in steps)
-        assert all(program.offered[step.item, program.choices.index(step.choice)] for step in steps)
+        assert all(program.choice_mask[step.item, program.choices.index(step.choice)] for step in steps)

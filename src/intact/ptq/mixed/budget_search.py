@@ -73,7 +73,7 @@ class BudgetProgram(Generic[ItemT]):
         return cls(items, choices, {name: table[..., index] for index, name in enumerate(columns)})
 
     @cached_property
-    def offered(self) -> NDArray[np.bool_]:
+    def choice_mask(self) -> NDArray[np.bool_]:
         """Mask [items, choices] of the choices that each item can have."""
         return np.isfinite(sum(self.costs.values(), np.zeros((len(self.items), len(self.choices)))))
 
@@ -90,8 +90,8 @@ class BudgetProgram(Generic[ItemT]):
     def range_of(self, column: str) -> tuple[float, float]:
         """Return the least cost of any selection in a column, and a bound that none exceeds."""
         costs, fixed = self.costs[column], self.fixed.get(column, 0.0)
-        least = np.where(self.offered, costs, inf).min(1, initial=inf).sum()
-        most = np.where(self.offered, costs, 0.0).max(1, initial=0.0).sum()
+        least = np.where(self.choice_mask, costs, inf).min(1, initial=inf).sum()
+        most = np.where(self.choice_mask, costs, 0.0).max(1, initial=0.0).sum()
         return fixed + float(least), fixed + float(most) * 2 + 1e-30
 
     def front(self, minimized: str, bounded: str) -> list[Selection]:
@@ -128,13 +128,13 @@ class BudgetProgram(Generic[ItemT]):
                 savings does without.
         """
         rooms = {name: limit - self.fixed.get(name, 0.0) for name, limit in (limits or {}).items()}
-        if any(room < 0 for room in rooms.values()) or not self.offered.any(1).all():
+        if any(room < 0 for room in rooms.values()) or not self.choice_mask.any(1).all():
             return None
         if not self.items:
             return ()
         savings = self.savings.get(minimized, {})
         if not rooms and not savings:
-            return tuple(np.where(self.offered, self.costs[minimized], inf).argmin(1).tolist())
+            return tuple(np.where(self.choice_mask, self.costs[minimized], inf).argmin(1).tolist())
         return self._solve_exactly(self.costs[minimized], savings, rooms)
 
     def _solve_exactly(
@@ -145,8 +145,8 @@ class BudgetProgram(Generic[ItemT]):
         except ImportError as error:
             raise MissingExtraError.of(error.name or "scipy", "tune", "choosing formats") from error
         items, choices = objective.shape
-        pairs, offered = len(savings), self.offered.ravel()
-        unit = max(float(np.abs(objective[self.offered]).max(initial=0)), 1e-12)
+        pairs, offered = len(savings), self.choice_mask.ravel()
+        unit = max(float(np.abs(objective[self.choice_mask]).max(initial=0)), 1e-12)
         costs = np.where(offered, objective.ravel(), 0) / unit
         choice_rows = np.hstack([np.kron(np.eye(items), np.ones(choices)), np.zeros((items, pairs))])
         constraints = [LinearConstraint(choice_rows, 1, 1)]
@@ -182,7 +182,7 @@ class BudgetProgram(Generic[ItemT]):
             grain: A price below this counts as this much.
         """
         errors, prices, rows = self.costs[lowered], self.costs[paid], np.arange(len(self.items))
-        allowed = self.offered.copy()
+        allowed = self.choice_mask.copy()
         if entry in self.choices:
             index = self.choices.index(entry)
             allowed[allowed[:, index]] = np.arange(len(self.choices)) == index
@@ -197,7 +197,7 @@ class BudgetProgram(Generic[ItemT]):
             item, choice = divmod(int(rates.argmax()), len(self.choices))
             gain, price = float(gains[item, choice]), float(extra[item, choice])
             steps.append(Upgrade(self.items[item], self.choices[choice], gain, price))
-            now[item], allowed[item], left = choice, self.offered[item], left - price
+            now[item], allowed[item], left = choice, self.choice_mask[item], left - price
         return steps
 
 
