@@ -131,15 +131,15 @@ def _page(path: Path, value: float) -> None:
 
 
 def _npz(path: Path, value: float) -> None:
-    from intact.cli.verbs.run import _write
+    from intact.cli.verbs.run import _write_npz
 
-    _write(path, {"y": np.full(9, value, np.float32), "file": np.zeros(3)})
+    _write_npz(path, {"y": np.full(9, value, np.float32), "file": np.zeros(3)})
 
 
 def _json(path: Path, value: float) -> None:
-    from intact.cli.trtexec_run import _write
+    from intact.cli.trtexec_run import _write_json
 
-    _write(path, [{"latencyMs": value}])
+    _write_json(path, [{"latencyMs": value}])
 
 
 def _checkpoint(path: Path, value: float) -> None:

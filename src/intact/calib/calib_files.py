@@ -64,7 +64,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Stats], Records]:
         FileAccessError: The file cannot be read.
     """
     file = f"file '{os.fspath(path)}'"
-    head, arrays = _open(path, file)
+    head, arrays = _open_calib(path, file)
     if head.get("version") != VERSION:
         raise FileFormatError(
             file,
@@ -82,7 +82,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Stats], Records]:
     return stats, provenance
 
 
-def _open(path: str | os.PathLike[str], file: str) -> tuple[dict[str, Any], dict[str, NDArray]]:
+def _open_calib(path: str | os.PathLike[str], file: str) -> tuple[dict[str, Any], dict[str, NDArray]]:
     with reading(path):  # a file that is not there, or not ours to read, is not a damaged one
         Path(path).open("rb").close()
     try:

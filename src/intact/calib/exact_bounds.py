@@ -68,7 +68,7 @@ class Bounds:
 
     def add(self, low: float, high: float, size: int, nonfinite: int) -> None:
         """Add the bounds of `size` values to one granule; call `require_room` first."""
-        # Adding 0 makes +0 of -0, see `_plain`.
+        # Adding 0 makes +0 of -0, see `_positive_zeros`.
         if low < self.low[0]:
             self.low = np.array([low + 0.0], np.float32)
         if high > self.high[0]:
@@ -78,7 +78,7 @@ class Bounds:
 
     def set(self, index: int, low: float, high: float, size: int, nonfinite: int) -> None:
         """Fill one entry of a one-dimensional set of bounds; `size` counts all its values."""
-        self.low[index], self.high[index] = _plain(np.array([low, high], np.float32))
+        self.low[index], self.high[index] = _positive_zeros(np.array([low, high], np.float32))
         self.count[index], self.nonfinite[index] = size - nonfinite, nonfinite
 
     def __getitem__(self, index: slice) -> Bounds:
@@ -133,10 +133,10 @@ def measure(x: NDArray, axes: Axis, policy: NonFinite, threads: int) -> Bounds:
         low = np.min(x, axis=other_axes, initial=np.float32(np.inf), where=finite)
         high = np.max(x, axis=other_axes, initial=np.float32(-np.inf), where=finite)
         nonfinite = np.asarray(np.sum(~finite, axis=other_axes, dtype=np.int64))
-    return Bounds(_plain(low), _plain(high), count - nonfinite, nonfinite)
+    return Bounds(_positive_zeros(low), _positive_zeros(high), count - nonfinite, nonfinite)
 
 
-def _plain(values: NDArray[np.float32]) -> NDArray[np.float32]:
+def _positive_zeros(values: NDArray[np.float32]) -> NDArray[np.float32]:
     # Which zero wins, -0 or +0, depends on the order of the values: adding 0 makes it +0.
     return np.asarray(values + np.float32(0))
 

@@ -74,14 +74,14 @@ def _noise(dtype: Any, shape: tuple[int, ...]) -> Any:
 def _feeds(ports: dict[str, tuple[Any, Any]], args: argparse.Namespace) -> dict[str, Any]:
     """Return the arrays of --data, or noise; `ports`: dtype and declared shape of each input."""
     if args.data is None:
-        return {name: _noise(dtype, _sizes(shape, args)) for name, (dtype, shape) in ports.items()}
+        return {name: _noise(dtype, _input_sizes(shape, args)) for name, (dtype, shape) in ports.items()}
     with np.load(args.data, allow_pickle=False) as data:
         if missing := [name for name in ports if name not in data]:
             raise SystemExit(f"{args.data}: no array '{missing[0]}'")
         return {name: data[name] for name in ports}
 
 
-def _sizes(shape: Any, args: argparse.Namespace) -> tuple[int, ...]:
+def _input_sizes(shape: Any, args: argparse.Namespace) -> tuple[int, ...]:
     return tuple(
         dim if isinstance(dim, int) and dim > 0 else args.size if axis else args.batch
         for axis, dim in enumerate(shape)

@@ -203,10 +203,10 @@ def _tell_layers(engine: trt.ICudaEngine, request: Request) -> None:
         _say_lines(inspector.get_engine_information(trt.LayerInformationFormat.ONELINE))
     if request.export_layers is not None:
         content = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
-        _write(request.export_layers, json.loads(content))
+        _write_json(request.export_layers, json.loads(content))
 
 
-def _write(path: Path, content: Any) -> None:
+def _write_json(path: Path, content: Any) -> None:
     with replacing(path) as new:
         new.write(json.dumps(content, indent=1).encode())
 
@@ -237,7 +237,7 @@ class _Run:
         times = self._time_runs(request.iterations, request.warm_up / 1e3, request.duration)
         _say_times(times)
         if request.export_times is not None:
-            _write(request.export_times, [{"latencyMs": 1e3 * t} for t in times])
+            _write_json(request.export_times, [{"latencyMs": 1e3 * t} for t in times])
         if request.dump_profile or request.export_profile is not None:
             self._profile()
         outputs = {name: array.tolist() for name, array in self._engine.run(self._inputs).items()}
@@ -245,7 +245,7 @@ class _Run:
             for name, values in outputs.items():
                 say(f"{name}: {values}")
         if request.export_output is not None:
-            _write(request.export_output, outputs)
+            _write_json(request.export_output, outputs)
 
     def _profile(self) -> None:
         if not hasattr(self._engine, "profile"):
@@ -256,7 +256,7 @@ class _Run:
             _say_lines(str(profile))
         if self._request.export_profile is not None:
             rows = [{"name": t.name, "kind": t.kind, "averageMs": 1e3 * t.seconds} for t in profile.timings]
-            _write(self._request.export_profile, rows)
+            _write_json(self._request.export_profile, rows)
 
     def _time_runs(self, iterations: int, warm_up: float, duration: float) -> list[float]:
         start = perf_counter()

@@ -111,7 +111,7 @@ def _to_gguf(weights: WeightFiles, path: Path, grids: dict[str, int]) -> None:
     targets: dict[str, GgufTensor] = {}
     for name in weights.names:
         tensor = weights.read(name)
-        _count(grids, tensor)
+        _count_tensors(grids, tensor)
         kind, _ = _fit(name, tensor, _as_gguf)
         targets[name] = GgufTensor(GGML_TYPES[kind], tensor.shape)
     architecture = weights.config.get("model_type")
@@ -157,7 +157,7 @@ def _plan_safetensors(
     schemes: dict[str, _Scheme] = {}
     for name in weights.names:
         tensor = weights.read(name)
-        _count(grids, tensor)
+        _count_tensors(grids, tensor)
         arrays = _fit(name, tensor, partial(_as_safetensors, name, to))
         parts[name] = {part: StoredTensor(array.dtype, array.shape) for part, array in arrays.items()}
         if isinstance(tensor, BlockWeights) and to != "safetensors":
@@ -289,7 +289,7 @@ def holders(weights: BlockWeights) -> list[str]:
     return result
 
 
-def _count(grids: dict[str, int], tensor: Tensor) -> None:
+def _count_tensors(grids: dict[str, int], tensor: Tensor) -> None:
     words = describe(tensor) if isinstance(tensor, BlockWeights) else "plain"
     grids[words] = grids.get(words, 0) + 1
 

@@ -30,19 +30,19 @@ def read_naive(parts: Mapping[str, NDArray]) -> BlockWeights:
     """
     weight, scales, points = parts["weight"], parts["weight_scale"], parts.get("weight_zero_point")
     if weight.dtype.name not in _FORMATS or weight.ndim != 2 or not weight.shape[1]:
-        raise _error("weight", weight, "int8 or float8_e4m3fn [N, K]")
+        raise _layer_error("weight", weight, "int8 or float8_e4m3fn [N, K]")
     if scales.dtype == np.uint8:
         scales = np.ascontiguousarray(scales).view(ml_dtypes.float8_e8m0fnu)
     elif scales.dtype.name not in (*_FLOATS, "float8_e8m0fnu"):
-        raise _error("weight_scale", scales, f"{', '.join(_FLOATS)} or uint8")
+        raise _layer_error("weight_scale", scales, f"{', '.join(_FLOATS)} or uint8")
     n, k = weight.shape
     stored = _rows(scales, n)
     if stored is None or not stored.shape[1] or k % stored.shape[1]:
-        raise _error("weight_scale", scales, f"one, or [{n}, blocks] of blocks that divide {k}")
+        raise _layer_error("weight_scale", scales, f"one, or [{n}, blocks] of blocks that divide {k}")
     if points is not None:
         points = _rows(points, n)
         if points is None or points.dtype != np.int8 or points.shape != stored.shape:
-            raise _error("weight_zero_point", parts["weight_zero_point"], f"int8 {list(stored.shape)}")
+            raise _layer_error("weight_zero_point", parts["weight_zero_point"], f"int8 {list(stored.shape)}")
         points = points if points.any() else None
     codes = weight if weight.dtype == np.int8 else weight.view(np.uint8)
     return BlockWeights(codes, _FORMATS[weight.dtype.name], stored, k // stored.shape[1], points)
@@ -107,7 +107,7 @@ def _rows(part: NDArray, n: int) -> NDArray | None:
     return part if part.ndim == 2 and len(part) == n else None
 
 
-def _error(where: str, part: NDArray, want: str) -> FileFormatError:
+def _layer_error(where: str, part: NDArray, want: str) -> FileFormatError:
     return FileFormatError(
         where, f"{part.dtype} {list(part.shape)}", want, "the file is damaged, or of another format"
     )

@@ -47,7 +47,7 @@ class LayerCodec:
     write: Callable[[BlockWeights], dict[str, Array]]
 
 
-def _error(where: str, got: str, want: str) -> FileFormatError:
+def _layer_error(where: str, got: str, want: str) -> FileFormatError:
     return FileFormatError(
         where, got, want, "the file is damaged, or of another format than its configuration says"
     )
@@ -55,7 +55,7 @@ def _error(where: str, got: str, want: str) -> FileFormatError:
 
 def _require(part: Array, where: str, dtypes: tuple[str, ...], rank: int = 2) -> Array:
     if part.dtype.name not in dtypes or part.ndim != rank:
-        raise _error(where, f"{part.dtype} {list(part.shape)}", f"{' or '.join(dtypes)} of {rank} axes")
+        raise _layer_error(where, f"{part.dtype} {list(part.shape)}", f"{' or '.join(dtypes)} of {rank} axes")
     return part
 
 
@@ -70,7 +70,7 @@ def _int32(packed: Bytes) -> Array:
 
 def _whole_bits(bits: float, where: str) -> int:
     if bits not in range(2, 9):
-        raise _error(where, f"{bits:g} bits for each code", "2 to 8")
+        raise _layer_error(where, f"{bits:g} bits for each code", "2 to 8")
     return int(bits)
 
 
@@ -85,12 +85,12 @@ def _read_gptq(parts: Parts, offset: int) -> BlockWeights:
     scales = _require(parts["scales"], "scales", _FLOATS)
     groups, n = scales.shape
     if qweight.shape[1] != n or qzeros.shape[0] != groups or not n or not groups:
-        raise _error(
+        raise _layer_error(
             "qzeros", f"{list(qzeros.shape)} with scales {list(scales.shape)}", "as many groups and columns"
         )
     bits = _whole_bits(qzeros.shape[1] * 32 / n, "qzeros")
     if qweight.shape[0] % bits:
-        raise _error("qweight", f"{qweight.shape[0]} rows", f"a multiple of {bits}")
+        raise _layer_error("qweight", f"{qweight.shape[0]} rows", f"a multiple of {bits}")
     k = qweight.shape[0] * 32 // bits
     codes = split_stream(_words(qweight.T), bits, k)
     points = split_stream(_words(qzeros), bits, n).T + np.uint8(offset) & np.uint8(2**bits - 1)
@@ -107,7 +107,7 @@ def _group_blocks(codes: Array, bits: int, scales: Array, points: Array, order: 
             int(np.bincount(order).max()) if order.size and order.min() >= 0 and order.max() < groups else 0
         )
     if not size or -(-k // size) != groups or (order is not None and order.shape != (k,)):
-        raise _error(
+        raise _layer_error(
             "g_idx", f"{groups} groups of {k} elements", "groups of one size, in which all elements are"
         )
     weights = BlockWeights(
@@ -142,7 +142,7 @@ def _read_awq(parts: Parts) -> BlockWeights:
     k = qweight.shape[0]
     if qweight.shape[1] * 8 != n or qzeros.shape != (groups, n // 8) or not groups or k % groups:
         shapes = f"{list(qweight.shape)} and {list(qzeros.shape)} with scales {list(scales.shape)}"
-        raise _error("qweight", shapes, "[K, N / 8], [groups, N / 8] and [groups, N]")
+        raise _layer_error("qweight", shapes, "[K, N / 8], [groups, N / 8] and [groups, N]")
     return _group_blocks(_awq_fields(qweight).T, 4, scales.T, _awq_fields(qzeros).T, None)
 
 
@@ -194,13 +194,13 @@ def _read_packed(parts: Parts) -> BlockWeights:
     stored = parts.get("weight_shape", np.empty(0, np.int64))
     shape = _require(stored.reshape(-1), "weight_shape", integers, 1).tolist()
     if len(shape) != 2 or shape[0] != len(packed) or shape[1] < 32 or len(scales) != len(packed):
-        raise _error(
+        raise _layer_error(
             "weight_shape", f"{shape!r:.40} with weight_packed {list(packed.shape)}", "[N, K], K at least 32"
         )
     n, k = int(shape[0]), int(shape[1])
     bits = _whole_bits(packed.shape[1] * 32 // k, "weight_packed")
     if packed.shape[1] != -(-k * bits // 32) or not scales.shape[1] or k % scales.shape[1]:
-        raise _error(
+        raise _layer_error(
             "weight_packed", f"{list(packed.shape)} with scales {list(scales.shape)}", "what K and bits give"
         )
     middle = 2 ** (bits - 1)
@@ -214,7 +214,7 @@ def _read_packed(parts: Parts) -> BlockWeights:
     if groups is not None and (
         groups.shape != (k,) or not 0 <= groups.min() <= groups.max() < scales.shape[1]
     ):
-        raise _error("weight_g_idx", f"{list(groups.shape)}", f"a group for each of {k} elements")
+        raise _layer_error("weight_g_idx", f"{list(groups.shape)}", f"a group for each of {k} elements")
     weights = BlockWeights(codes, f"int{bits}", scales, k // scales.shape[1], points, groups=groups)
     return without_groups(weights)
 
@@ -224,7 +224,7 @@ def _packed_zero_points(part: Array, bits: int, n: int, groups: int) -> Array:
     if part.dtype == np.int8 and part.shape == (n, groups):
         return part
     if part.dtype != np.int32 or part.shape != (-(-n * bits // 32), groups):
-        raise _error(
+        raise _layer_error(
             "weight_zero_point", f"{part.dtype} {list(part.shape)}", f"{bits} bits for {n} by {groups}"
         )
     fields = split_stream(_words(part.T), bits, n).T
@@ -242,16 +242,18 @@ def _read_packed_fp4(parts: Parts) -> BlockWeights:
         or not scales.shape[1]
         or codes.shape[1] % scales.shape[1]
     ):
-        raise _error("weight_scale", f"{list(scales.shape)} with codes {list(codes.shape)}", "[N, blocks]")
+        raise _layer_error(
+            "weight_scale", f"{list(scales.shape)} with codes {list(codes.shape)}", "[N, blocks]"
+        )
     size, divisor = codes.shape[1] // scales.shape[1], parts.get("weight_global_scale")
     if scales.dtype == np.uint8:
         scales = np.ascontiguousarray(scales).view(ml_dtypes.float8_e8m0fnu)
     elif scales.dtype.name not in ("float8_e8m0fnu", "float8_e4m3fn"):
-        raise _error("weight_scale", str(scales.dtype), "uint8, float8_e8m0fnu or float8_e4m3fn")
+        raise _layer_error("weight_scale", str(scales.dtype), "uint8, float8_e8m0fnu or float8_e4m3fn")
     if divisor is None:
         return BlockWeights(codes, "fp4e2m1", scales, size)
     if divisor.size != 1 or divisor.dtype.name not in _FLOATS:
-        raise _error("weight_global_scale", f"{divisor.dtype} {list(divisor.shape)}", "one float")
+        raise _layer_error("weight_global_scale", f"{divisor.dtype} {list(divisor.shape)}", "one float")
     return BlockWeights(codes, "fp4e2m1", scales, size, super_scales=divisor.reshape(()), super_divides=True)
 
 

@@ -17,7 +17,7 @@ def weight_bits(model: LanguageModel) -> float:
     for step in model.engine.plan.steps:
         name = getattr(step, "weight", "")
         if name in model.engine.plan.constants and name not in bits:
-            bits[name] = _count(model.engine.plan, step)
+            bits[name] = _count_step_weights(model.engine.plan, step)
     return sum(part for _, part in bits.values()) / max(sum(count for count, _ in bits.values()), 1)
 
 
@@ -26,7 +26,7 @@ def weight_bytes(model: LanguageModel) -> int:
     return sum(array.nbytes for array in model.engine.plan.constants.values())
 
 
-def _count(plan: Plan, step: object) -> tuple[int, float]:
+def _count_step_weights(plan: Plan, step: object) -> tuple[int, float]:
     """Return the weights that a step multiplies, and their bits."""
     array = plan.constants[getattr(step, "weight")]  # noqa: B009
     width = getattr(step, "bits", 0)

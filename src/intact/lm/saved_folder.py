@@ -62,16 +62,16 @@ def save_model(model: LanguageModel, folder: str | os.PathLike[str]) -> None:
     with together():
         model.engine.save(target / PLAN)
         if text is not None:
-            _write(target / TOKENIZER, text)
+            _write_text(target / TOKENIZER, text)
         _write_settings(target, settings)
 
 
 def _write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     plain = json.loads(json.dumps(settings))  # as it is read: lists, and names for keys
-    _write(folder / SETTINGS, json.dumps(seal(plain), indent=1))
+    _write_text(folder / SETTINGS, json.dumps(seal(plain), indent=1))
 
 
-def _write(path: Path, text: str) -> None:
+def _write_text(path: Path, text: str) -> None:
     with replacing(path) as file:
         file.write(text.encode())
 

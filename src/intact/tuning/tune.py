@@ -107,7 +107,7 @@ def tune(
         MissingExtraError: SciPy is not installed.
         IntactError: As for `quantize`.
     """
-    _check(max_drop, budget, trials)
+    _check_arguments(max_drop, budget, trials)
     free = options.get("rounding", AUTO) == AUTO
     settings = settings_of(
         options | {"progress": progress, "pool": pool} | ({"rounding": AUTO} if free else {})
@@ -297,7 +297,7 @@ def _name(choice: Selection) -> str:
     return "choice " + ",".join(map(str, choice))
 
 
-def _check(max_drop: float, budget: int, trials: int) -> None:
+def _check_arguments(max_drop: float, budget: int, trials: int) -> None:
     if not isinstance(max_drop, int | float) or not isfinite(max_drop) or max_drop < 0:
         raise QuantValueError(
             "max_drop", f"{max_drop!r:.60}", "a finite number, 0 at least", "give it in the metric's unit"

@@ -45,7 +45,7 @@ class TuneRecord:
         if path is not None:
             require_path(path)
         if path is not None and Path(path).exists():
-            self._latencies, self._studies = _read(path)
+            self._latencies, self._studies = _read_record(path)
 
     def latencies(self, machine: str) -> dict[str, float]:
         """Return the seconds by structure of one machine; entries that are added get saved."""
@@ -92,7 +92,7 @@ class Study:
         return dict(self._figures[name])
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[Timings, dict[str, dict[str, Any]]]:
+def _read_record(path: str | os.PathLike[str]) -> tuple[Timings, dict[str, dict[str, Any]]]:
     where = f"file '{os.fspath(path)}'"
     text = read_bytes(path)
     RECORD_BYTES.check(len(text), where)

@@ -136,23 +136,23 @@ def run(
             bits16=read_bits16(bits16),
             progress=progress, **tuning,
         )  # fmt: skip
-    _write(analysis, model.name, out, html)
+    _write_report(analysis, model.name, out, html)
     if as_json:
         show_json(analysis.to_json())
     else:
-        _show(analysis, model.name)
+        _show_analysis(analysis, model.name)
         for written in filter(None, (out, html)):
             say(f"wrote {written}")
 
 
-def _write(analysis: SensitivityAnalysis, model: str, out: Path | None, html: Path | None) -> None:
+def _write_report(analysis: SensitivityAnalysis, model: str, out: Path | None, html: Path | None) -> None:
     if out is not None:
         analysis.save(out)
     if html is not None:
         write_analysis(analysis, html, model)
 
 
-def _show(analysis: SensitivityAnalysis, model: str) -> None:
+def _show_analysis(analysis: SensitivityAnalysis, model: str) -> None:
     rows = [
         (
             part.name,

@@ -123,7 +123,7 @@ def run(
         show_json(report)
         return
     chosen = Counter(choice.by for _, choice in engine.choices()) if tune_seconds or timing_cache else {}
-    _show(report, model, out, chosen)
+    _show_engine(report, model, out, chosen)
     if engine.plan.model:
         say("made anew for every set of input shapes; --shapes fixes one")
     for name, reason in subgraphs(engine.plan).items():
@@ -152,7 +152,7 @@ def _as_record(plan: Plan, model: Path, out: Path, nbytes: int) -> dict[str, Any
     }  # fmt: skip
 
 
-def _show(report: Mapping[str, Any], model: Path, out: Path, chosen: Mapping[str, int]) -> None:
+def _show_engine(report: Mapping[str, Any], model: Path, out: Path, chosen: Mapping[str, int]) -> None:
     steps, layers, nbytes = report["steps"], report["layers"], report["bytes"]
     rows = [(f"layers in {name}", f"{count:,}") for name, count in layers.items()]
     rows += [("native steps", f"{sum(steps.values()) - steps.get('onnx', 0):,}")]

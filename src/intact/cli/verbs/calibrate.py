@@ -85,7 +85,7 @@ def run(
     methods: dict[str, dict[str, float]] = {m: {} for m in (METHODS if method is None else (method,))}
     if percentile is not None and "percentile" in methods:
         methods["percentile"] = {"percentile": percentile}
-    _show(calibration, spec, methods, out, as_json)
+    _show_statistics(calibration, spec, methods, out, as_json)
 
 
 def _load_and_merge(files: Sequence[Path], merge: bool, data: Path | None) -> Calibration:
@@ -112,7 +112,7 @@ def _require_method(method: str | None) -> None:
         raise QuantValueError("--method", repr(method), f"one of {', '.join(METHODS)}", "choose one of these")
 
 
-def _show(
+def _show_statistics(
     calibration: Calibration, spec: QuantSpec, methods: Methods, out: Path | None, as_json: bool
 ) -> None:
     ranges = {name: _ranges(name, stats, spec, methods) for name, stats in calibration.items()}

@@ -112,7 +112,7 @@ def quantize(
         bits_budget=bits_budget,
         time_budget=time_budget,
         tokenizer=tokenizer,
-        text=None if text is None else _read(text),
+        text=None if text is None else _read_text(text),
         method=method,
         progress=True,
         cache=cache,
@@ -227,7 +227,7 @@ def perplexity(
     - `intact lm perplexity folder --text wiki.test.raw`
     """
     loaded = lm.load(model, weights=weights, threads=threads)
-    parts = lm.token_windows(loaded, _read(text), length, windows)
+    parts = lm.token_windows(loaded, _read_text(text), length, windows)
     value = lm.perplexity(loaded, parts, progress=not as_json)
     if as_json:
         show_json({"perplexity": value, "tokens": len(parts) * length})
@@ -259,7 +259,7 @@ def compare(
         lm.load(path, weights=choice, threads=threads)
         for path, choice in ((first, first_weights), (other, weights))
     ]
-    contents = _read(text)
+    contents = _read_text(text)
     parts = lm.token_windows(models[0], contents, length, windows)
     result = lm.compare_models(models[0], models[1], parts, progress=not as_json)
     prompts = [list(map(int, part[:32])) for part in parts[:8]]
@@ -357,7 +357,7 @@ def _seconds(action: Callable[[], object]) -> float:
     return perf_counter() - begin
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return read_bytes(path).decode("utf-8", "replace")
 
 

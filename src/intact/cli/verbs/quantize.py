@@ -168,7 +168,7 @@ def run(
     images = (size, mean, std, fit, layout, colour, preset)
     source = shared_options.data_of(data, *images) if data or not calib else Calibration.load(calib)
     settings, widths = read_overrides(overrides), read_bits16(bits16)
-    with catch_warnings(action="ignore", category=ZeroRangeWarning):  # `_show` names these tensors
+    with catch_warnings(action="ignore", category=ZeroRangeWarning):  # `_show_result` names these tensors
         result = intact.quantize(
             model, source, method=method, profile=profile, activations=activations, weights=weights,
             symmetric=not asymmetric, per_channel=not per_tensor, include=tuple(include or ()),
@@ -179,7 +179,7 @@ def run(
             ranges=calib if data is not None else None, **_method_options(percentile),
         )  # fmt: skip
     result.save(out)
-    _show(result, model, out, as_json, advised=widths == "never")
+    _show_result(result, model, out, as_json, advised=widths == "never")
 
 
 def _method_options(percentile: Any) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def read_overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
     return dict(content)
 
 
-def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised: bool) -> None:
+def _show_result(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised: bool) -> None:
     from intact.ptq import across, layers_of, summary, warnings_of
 
     layers, warnings = layers_of(result), warnings_of(result)

@@ -121,7 +121,7 @@ def _outputs(engine: Engine, source: Source, out: Path | None) -> dict[str, Any]
     for port in engine.outputs:
         arrays |= _concatenate(port, parts[port.name], inputs, sizes)
     if out is not None:
-        _write(out, arrays)
+        _write_npz(out, arrays)
     return {
         "out": None if out is None else str(out),
         "outputs": {name: list(array.shape) for name, array in arrays.items()},
@@ -166,7 +166,7 @@ def _has_row_per_sample(
     return all(len(array) == samples for array, samples in zip(rows, sizes, strict=True))
 
 
-def _write(out: Path, arrays: Mapping[str, NDArray]) -> None:
+def _write_npz(out: Path, arrays: Mapping[str, NDArray]) -> None:
     """Write an .npz file, with strings in NumPy's own dtype, because objects would be pickled.
 
     NumPy's own function takes no array whose name is that of its arguments.

@@ -161,12 +161,12 @@ def _tell(result: TuneResult, model: str, out: Path, html: Path | None, as_json:
     if as_json:
         show_json(result.to_json() | {"out": str(out)})
         return
-    _show(result, model)
+    _show_tuning(result, model)
     for written in filter(None, (out, html)):
         say(f"wrote {written}")
 
 
-def _show(result: TuneResult, model: str) -> None:
+def _show_tuning(result: TuneResult, model: str) -> None:
     rows = [
         (
             "float"

@@ -146,7 +146,7 @@ def _report(
         images = {"images": source.prepared} if source.prepared else {}
         show_json(as_record(comparison, model) | images | beside.as_record())
         return
-    _show(comparison, model, all_tensors)
+    _show_comparison(comparison, model, all_tensors)
     for line in beside.sentences():
         say(line)
     if source.prepared:
@@ -310,7 +310,7 @@ def _of(counts: Counts) -> str:
     return f"{counts.differing:,} of {counts.compared:,} differ{by}"
 
 
-def _show(comparison: Comparison, model: Path, all_tensors: bool) -> None:
+def _show_comparison(comparison: Comparison, model: Path, all_tensors: bool) -> None:
     sides = [side for side in SIDES if side in ("engine", "file") or comparison.total(side).compared]
     shown = [t for t in comparison.tensors if all_tensors or any(getattr(t, s).differing for s in sides)]
     counts = attrgetter(*sides)

@@ -114,24 +114,26 @@ def plain_data(value: Any, where: str) -> Any:
         QuantValueError: It is no such value, or nested too deep; `where` names it.
     """
     try:
-        return _plain(value, where)
+        return _json_value(value, where)
     except RecursionError as error:
         raise _message_error(where, "values nested too deep", "a value as JSON has it") from error
 
 
-def _plain(value: Any, where: str) -> Any:
+def _json_value(value: Any, where: str) -> Any:
     """Return a value as JSON has it; errors as of `plain_data`, and RecursionError."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(name): _plain(item, f"{where}.{name!s:.80}") for name, item in value.items()}
+        return {str(name): _json_value(item, f"{where}.{name!s:.80}") for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{where}[{number}]") for number, item in enumerate(value)]
+        return [_json_value(item, f"{where}[{number}]") for number, item in enumerate(value)]
     if callable(getattr(value, "model_dump", None)):
-        return _plain(value.model_dump(), where)
+        return _json_value(value.model_dump(), where)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
-        return {field.name: _plain(getattr(value, field.name), f"{where}.{field.name}") for field in fields}
+        return {
+            field.name: _json_value(getattr(value, field.name), f"{where}.{field.name}") for field in fields
+        }
     raise _message_error(where, f"a {type(value).__name__}", "texts, numbers, lists and objects")
 
 

@@ -153,10 +153,10 @@ class RotationFinder:
         for interleaved in (False, True):
             cosines, sines = rotated.tables(Lengths(0, self._most), pairs, interleaved)
             rotation = Rotation(cosines, sines, interleaved)
-            if _fits(rotation, matrices):
+            if _matches_matrices(rotation, matrices):
                 self._rotations.append(rotation)
                 return rotation
-            if _fits(rotation, {last: matrices[last]}):
+            if _matches_matrices(rotation, {last: matrices[last]}):
                 got = "angles of a position that depend on how long the sequence is"
                 raise UnsupportedError(f"'{value.name}'", got, "angles of positions alone", FIX)
         return None
@@ -171,7 +171,7 @@ def _maps(rotation: Rotation, head: Reals, rows: Mapping[int, Reals], tokens: in
     )
 
 
-def _fits(rotation: Rotation, matrices: Mapping[int, Reals]) -> bool:
+def _matches_matrices(rotation: Rotation, matrices: Mapping[int, Reals]) -> bool:
     """Return whether a rotation has matrices [tokens, size, size], by the position of their first token."""
     return all(
         np.allclose(matrix, rotation.matrix(start + token, len(matrix)), atol=_CLOSE)

@@ -107,10 +107,10 @@ def _checks(model: LanguageModel, peer: Peer) -> list[Check]:
     comparisons.append((f"{_NEW} greedy tokens", lambda: _compare_greedy(model, peer, _some_tokens(model))))
     if model.pooling.source and model.tokenizer is not None:
         comparisons.append(("vector of a text", lambda: _compare_vectors(model, peer)))
-    return [_check(name, compare) for name, compare in comparisons]
+    return [_run_check(name, compare) for name, compare in comparisons]
 
 
-def _check(name: str, compare: Callable[[], tuple[str, str]]) -> Check:
+def _run_check(name: str, compare: Callable[[], tuple[str, str]]) -> Check:
     try:
         result, detail = compare()
     except NotCompared as reason:

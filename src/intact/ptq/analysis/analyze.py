@@ -70,7 +70,7 @@ def analyze(
             real.
         IntactError: As for `quantize`.
     """
-    _check(by, budget, runs)
+    _check_arguments(by, budget, runs)
     settings = settings_of(options | {"progress": progress})
     before, after = states_around_pairs(source, data, settings)
     grids = grids_of(before, after)
@@ -121,7 +121,7 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
     return Settings(**{name: options[name] for name in setting_names & options.keys()}, options=rest)
 
 
-def _check(by: str, budget: int, runs: int | None) -> None:
+def _check_arguments(by: str, budget: int, runs: int | None) -> None:
     if by not in ("tensor", "layer"):
         raise QuantValueError("by", f"{by!r:.60}", "'tensor' or 'layer'", "choose one of these")
     for name, number in (("budget", budget), ("runs", 1 if runs is None else runs)):

@@ -57,7 +57,7 @@ def fold_channel_scales(model: Model, names: list[str]) -> None:
         if producer is None or source.is_graph_output() or len(source.uses()) != 1:
             continue
         parameters = _parameters(producer)
-        if parameters and all(_fits(producer.inputs[index], factors) for index in parameters):
+        if parameters and all(_is_channel_vector(producer.inputs[index], factors) for index in parameters):
             insert = inserter_at(model, producer)
             for index in parameters:
                 _multiply(producer, index, factors, insert)
@@ -79,7 +79,7 @@ def _is_stored(value: Value) -> bool:
     return value.const_value is not None and not value.is_graph_input()
 
 
-def _fits(value: Value | None, factors: Value) -> bool:
+def _is_channel_vector(value: Value | None, factors: Value) -> bool:
     """Return whether a parameter is a vector over the channels, or a single number."""
     if value is None or not _is_stored(value) or value.const_value is None or factors.const_value is None:
         return False

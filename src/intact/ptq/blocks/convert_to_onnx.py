@@ -94,7 +94,7 @@ def convert_to_onnx(
             )  # fmt: skip
         else:
             _check_floats(name, tensor, layer)
-            _write(loaded, name, tensor, layer, settings)
+            _write_tensor(loaded, name, tensor, layer, settings)
             result.layers[layer.name] = name
     if not result.layers:
         raise _no_match(file, by_name)
@@ -163,7 +163,7 @@ def _check_floats(name: str, tensor: BlockWeights, layer: LinearLayer) -> None:
         )  # fmt: skip
 
 
-def _write(
+def _write_tensor(
     model: Model, name: str, tensor: BlockWeights, layer: LinearLayer, settings: BlockSettings
 ) -> None:
     is_dequantized = settings.file_operator == "DequantizeLinear"

@@ -60,9 +60,9 @@ class GroupStore:
             return round_group(weight, moments, grid, recipe, strength)
         path = self._folder / f"{_digest(weight, moments, grid, recipe, strength)}.safetensors"
         if path.exists():
-            return _read(path, grid, weight.shape)
+            return _read_codes(path, grid, weight.shape)
         rounded = round_group(weight, moments, grid, recipe, strength)
-        _write(path, rounded)
+        _write_codes(path, rounded)
         return rounded
 
 
@@ -78,7 +78,7 @@ def _digest(
     return digest.hexdigest()[:40]
 
 
-def _write(path: Path, rounded: RoundedGroup) -> None:
+def _write_codes(path: Path, rounded: RoundedGroup) -> None:
     weights = rounded.weights
     parts = {
         "codes": weights.codes, "scales": weights.scales, "zero_points": weights.zero_points,
@@ -89,7 +89,7 @@ def _write(path: Path, rounded: RoundedGroup) -> None:
     write_safetensors(path, tensors, arrays.__getitem__, {_DIGEST: digest_of(path.stem, arrays)})
 
 
-def _read(path: Path, grid: BlockFormat, shape: tuple[int, ...]) -> RoundedGroup:
+def _read_codes(path: Path, grid: BlockFormat, shape: tuple[int, ...]) -> RoundedGroup:
     file = SafetensorsFile(path)
     try:
         parts = {name: file.read(name) for name in file.tensors}

@@ -121,7 +121,7 @@ def find_linear_layers(
     for path, node in nodes:
         if not is_op(node, "MatMul", "Gemm"):
             continue
-        if _fits(path, node, unwanted) or (wanted and not _fits(path, node, wanted)):
+        if _matches_pattern(path, node, unwanted) or (wanted and not _matches_pattern(path, node, wanted)):
             reasons[name_in(path, node)] = "excluded"
             continue
         layer = _layer_of(node, path)
@@ -148,7 +148,7 @@ def _names_of(path: Path, node: Node) -> set[str]:
     return {node.name or "", name_in(path, node), node.op_type}
 
 
-def _fits(path: Path, node: Node, patterns: Sequence[str]) -> bool:
+def _matches_pattern(path: Path, node: Node, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, p) for p in patterns for name in _names_of(path, node))
 
 

@@ -196,10 +196,10 @@ def _quantize_group(
         for layers in group.by_source():
             result.muls.append(insert_channel_scales(result.model, layers, channel_scales))
     for layer, weights in zip(group.layers, codes, strict=True):
-        _write(result.model, layer, weights, grid, result.settings)
+        _write_layer(result.model, layer, weights, grid, result.settings)
 
 
-def _write(
+def _write_layer(
     model: Model, layer: LinearLayer, weights: BlockWeights, grid: BlockFormat, settings: BlockSettings
 ) -> None:
     """Put the codes of a layer and its twins into the model, as the operator of the file says them."""

@@ -76,14 +76,14 @@ def open_data(
                 "at least 1",
                 "leave it out, or give a positive number",
             )
-    source = _open(data, inputs, size)
+    source = _open_source(data, inputs, size)
     if num_batches is not None:
         total = num_batches if source.total is None else min(num_batches, source.total)
         source = replace(source, batches=islice(source.batches, min(num_batches, sys.maxsize)), total=total)
     return replace(source, batches=_not_empty(source), name=printable(source.name))
 
 
-def _open(data: Any, inputs: Sequence[Input], size: int) -> Source:
+def _open_source(data: Any, inputs: Sequence[Input], size: int) -> Source:
     if isinstance(data, Images):
         count, name = len(data.paths()), f"images in {Path(data.folder).name}"
         return Source(data.batches(inputs, size), -(-count // size), name, data.described(inputs))
@@ -118,7 +118,7 @@ def _is_by_position(data: Any, inputs: Sequence[Input]) -> bool:
 def _from_path(path: Path, inputs: Sequence[Input], size: int) -> Source:
     require_path(path)
     if path.is_dir():
-        return _open(Images(path), inputs, size)
+        return _open_source(Images(path), inputs, size)
     if not path.is_file():
         got = "neither file nor folder" if path.exists() else "nothing there"
         raise FileFormatError(f"data '{path}'", got, "a file or a folder", "check the path")
@@ -149,7 +149,7 @@ def _from_script(path: Path, inputs: Sequence[Input], size: int) -> Source:
             user_scripts.iterate_user_code(data, where, path), inputs, total, path.name, f"{where}: "
         )
     try:
-        return _open(data, inputs, size)
+        return _open_source(data, inputs, size)
     except QuantValueError as error:
         raise error.at(where) from error
 

@@ -117,7 +117,7 @@ class Npz:
                 self._bytes_read += header.nbytes
                 if info.compress_type != ZIP_STORED:
                     NPZ_BYTES.check(self._bytes_read, where)
-                return _values(file, header, where)
+                return _read_elements(file, header, where)
 
     def _require_plain(self, info: ZipInfo, where: str) -> None:
         if info.flag_bits & 1:
@@ -167,7 +167,7 @@ def _entries(text: str) -> dict[str, str]:
     return entries
 
 
-def _values(file: IO[bytes], header: _Header, where: str) -> NDArray:
+def _read_elements(file: IO[bytes], header: _Header, where: str) -> NDArray:
     """Read the elements behind a header piece by piece, so that memory is touched gradually."""
     array = np.empty(header.nbytes, np.uint8)
     view, at = array.data, 0

@@ -37,8 +37,8 @@ def streamed(
     model = graph.load(source)
     inputs = {model_input.name: model_input for model_input in inputs_of(model)}
     outputs = {value.name for value in model.graph.outputs}
-    _check("input", states, inputs)
-    _check("output", states.values(), outputs)
+    _check_names("input", states, inputs)
+    _check_names("output", states.values(), outputs)
     step_inputs = [model_input for name, model_input in inputs.items() if name not in states]
     session = graph.Session(graph.to_bytes(model), folded=True)
     for number, sequence in enumerate(sequences):
@@ -47,7 +47,7 @@ def streamed(
             feeds = feeds_of(item, step_inputs, f"step {step} of sequence {number}")
             if current_states is None:
                 current_states = {
-                    name: _first(inputs[name], feeds, step_inputs, first or {}) for name in states
+                    name: _first_state(inputs[name], feeds, step_inputs, first or {}) for name in states
                 }
             feeds |= current_states
             yield feeds
@@ -55,7 +55,7 @@ def streamed(
             current_states = {name: results[output] for name, output in states.items()}
 
 
-def _check(kind: str, names: Iterable[str], available: Iterable[str | None]) -> None:
+def _check_names(kind: str, names: Iterable[str], available: Iterable[str | None]) -> None:
     names_available = sorted(map(str, available))
     if missing := [name for name in names if name not in names_available]:
         raise QuantValueError(
@@ -66,7 +66,7 @@ def _check(kind: str, names: Iterable[str], available: Iterable[str | None]) -> 
         )
 
 
-def _first(state: Input, feeds: Feeds, step_inputs: list[Input], first: Mapping[str, Any]) -> Any:
+def _first_state(state: Input, feeds: Feeds, step_inputs: list[Input], first: Mapping[str, Any]) -> Any:
     """Return the first value of a state: the user's, or zeros."""
     if state.name in first:
         return feeds_of({state.name: first[state.name]}, [state], "the first states")[state.name]

@@ -70,9 +70,9 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
     if least < POOR_DB:
         return _spend_budget(search, search.groups(budget=budget), budget)
     recurrent = search.groups(
-        budget=budget, error=_error(after), is_considered=reader_is_recurrent(before.model)
+        budget=budget, error=_error_of_outputs(after), is_considered=reader_is_recurrent(before.model)
     )
-    return _spend_budget(search, recurrent, budget, _error(after)) if recurrent else after
+    return _spend_budget(search, recurrent, budget, _error_of_outputs(after)) if recurrent else after
 
 
 def _lowest_sqnr(state: State) -> float:
@@ -82,10 +82,10 @@ def _lowest_sqnr(state: State) -> float:
 
 def is_worth_it(before: State, after: State) -> bool:
     """Return whether the quantized model `after` is clearly better than `before`."""
-    return is_clearly_better(_error(before), _error(after))
+    return is_clearly_better(_error_of_outputs(before), _error_of_outputs(after))
 
 
-def _error(state: State) -> float:
+def _error_of_outputs(state: State) -> float:
     """Return the relative error of all outputs."""
     return relative_error(state.errors[label(state)])
 

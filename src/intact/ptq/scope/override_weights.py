@@ -29,11 +29,11 @@ def table_sites(model: Model, overrides: Overrides | None, barred: Sequence[str]
     constants, sites = Constants(model.graph), list[Site]()
     for node in model.graph:
         value = node.inputs[0] if is_op(node, "Gather") else None
-        override = value is not None and _first(overrides or {}, node, value.name or "")
+        override = value is not None and _first_match(overrides or {}, node, value.name or "")
         if value is None or not value.name or not override or not _gives_weights(override):
             continue
         array = constants(value)
-        excluded = any(_fits(pattern, (node.name or "", node.op_type)) for pattern in barred)
+        excluded = any(_matches_any(pattern, (node.name or "", node.op_type)) for pattern in barred)
         if array is not None and array.dtype.kind == "f" and array.ndim > 1 and not excluded:
             reader = node.name or "", 0
             sites.append(Site(value.name, (reader,), "weight", None, -10_000 - len(sites), TABLE))
@@ -70,7 +70,7 @@ def idle_overrides(
     any_float = any("float" in settings.values() for settings in overrides.values())
     for user_pattern, patterns in groups.items():
         is_float = "float" in overrides[patterns[0]].values()
-        if is_float or any(_fits(pattern, quantized_names) for pattern in patterns):
+        if is_float or any(_matches_any(pattern, quantized_names) for pattern in patterns):
             continue
         if user_pattern not in main and user_pattern not in tensors:
             if user_pattern not in nodes:  # else it is in a branch
@@ -114,9 +114,9 @@ def names_of_quantized(targets: Sequence[Target], nodes: Mapping[str, Node]) -> 
     return names
 
 
-def _first(overrides: Overrides, node: Node, tensor: str) -> Mapping[str, Any]:
+def _first_match(overrides: Overrides, node: Node, tensor: str) -> Mapping[str, Any]:
     names = (node.name or "", node.op_type, tensor)
-    return next((override for pattern, override in overrides.items() if _fits(pattern, names)), {})
+    return next((override for pattern, override in overrides.items() if _matches_any(pattern, names)), {})
 
 
 def _gives_weights(override: Mapping[str, Any]) -> bool:
@@ -125,5 +125,5 @@ def _gives_weights(override: Mapping[str, Any]) -> bool:
     )  # fmt: skip
 
 
-def _fits(pattern: str, names: Any) -> bool:
+def _matches_any(pattern: str, names: Any) -> bool:
     return any(fnmatchcase(name, pattern) for name in names)

@@ -186,8 +186,8 @@ class Rules:
             settings, axis = self._of(name, ""), channel_axis(node)
             if settings.activations != "float" or settings.weights == "float" or axis is None:
                 continue
-            barred = any(_fits(node, p) for p in exclude) or (
-                include and not any(_fits(node, p) for p in include)
+            barred = any(_matches_pattern(node, p) for p in exclude) or (
+                include and not any(_matches_pattern(node, p) for p in include)
             )
             value = node.inputs[1]
             if not barred and value is not None and value.name and constants(value) is not None:
@@ -231,7 +231,7 @@ class Rules:
 
     def _override(self, node: Node, tensor: str) -> LayerSettings | None:
         for pattern, settings in self._rules:
-            if _fits(node, pattern) or (tensor and fnmatchcase(tensor, pattern)):
+            if _matches_pattern(node, pattern) or (tensor and fnmatchcase(tensor, pattern)):
                 return settings
         return None
 
@@ -283,5 +283,5 @@ def channel_axis(node: Node) -> int | None:
     return axes.get(node.op_type)
 
 
-def _fits(node: Node, pattern: str) -> bool:
+def _matches_pattern(node: Node, pattern: str) -> bool:
     return fnmatchcase(node.name or "", pattern) or fnmatchcase(node.op_type, pattern)

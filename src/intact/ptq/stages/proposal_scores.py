@@ -23,7 +23,7 @@ def error_by_statistics(state: State) -> float:
 
     Biases are corrected where they may be: coarser weights move means.
     """
-    return _error(replace(state, runs=state.runs[:TRIAL_RUNS]), bool(state.settings.bias_correction))
+    return _output_error(replace(state, runs=state.runs[:TRIAL_RUNS]), bool(state.settings.bias_correction))
 
 
 def error_by_held_runs(state: State) -> float:
@@ -35,7 +35,7 @@ def error_by_held_runs(state: State) -> float:
     stats = collect(
         state.model, state.tensors_to_calibrate, feeds, inputs_of(state.model), progress=False
     ).calibration
-    return _error(replace(state, runs=runs, calibration=stats), False)
+    return _output_error(replace(state, runs=runs, calibration=stats), False)
 
 
 def error_of_weights(state: State) -> float:
@@ -58,7 +58,7 @@ def error_of_weights(state: State) -> float:
     return relative_error(Evaluator(model, state.runs).errors())
 
 
-def _error(state: State, correct: bool) -> float:
+def _output_error(state: State, correct: bool) -> float:
     assert state.calibration is not None
     chooser = Activations(state.activations, state.calibration, {}, state.candidate_cache)
     state = with_weights(replace(state, chooser=chooser, configurations={"mse": chooser.by("mse")}))

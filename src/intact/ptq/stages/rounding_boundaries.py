@@ -60,7 +60,7 @@ def biases_off_boundaries(model: Model) -> dict[str, NDArray[np.float32]]:
 
 def _factors(node: Node, constants: Constants) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
     """Return the scales of input and weight; None where `node` is no layer of codes."""
-    if not is_op(node, "Conv", "ConvTranspose", "Gemm", "MatMul") or not _plain(node):
+    if not is_op(node, "Conv", "ConvTranspose", "Gemm", "MatMul") or not _is_unscaled_gemm(node):
         return None
     x, w = (
         quantization_of(value, constants)
@@ -79,7 +79,7 @@ def _by_channel(node: Node, w: QuantizedValue) -> bool:
     return axis is not None and rank > 0 and w.spec.axis == axis % rank
 
 
-def _plain(node: Node) -> bool:
+def _is_unscaled_gemm(node: Node) -> bool:
     """Return whether a Gemm multiplies neither its product nor its bias."""
     op = ops.read(node)
     return not isinstance(op, ops.Gemm) or op.alpha == op.beta == 1

@@ -74,7 +74,7 @@ def _smooth_tensors(state: State, images: bool) -> State | None:
                 factors[name] = factor
     if not factors:
         return None
-    stats = _count(tensors, candidates, factors)
+    stats = _count_smoothed(tensors, candidates, factors)
     edited, renamed = apply_factors(state, [candidates[name] for name in factors], factors)
     calibration = Calibration(dict(state.calibration), state.calibration.provenance)
     for old, new in renamed.items():
@@ -230,7 +230,7 @@ def smoothable(state: State) -> list[SmoothableTensor]:
         # What runs in int8 by itself, on the codes of other tensors, could not write for a Mul.
         if (producer.name or "") not in sums and layer.precision != "float":
             continue
-        products = [_product(nodes[name], index, constants, weights) for name, index in target.readers]
+        products = [_weight_product(nodes[name], index, constants, weights) for name, index in target.readers]
         ranks = {p.rank for p in products if p is not None}
         images = ranks != {0}
         if not all(products) or len(ranks) != 1 or (images and not smooths_images(state)):
@@ -258,7 +258,7 @@ def smooths_images(state: State) -> bool:
     return profile_of(state.settings.profile).rescales
 
 
-def _product(
+def _weight_product(
     node: Node, index: int, constants: Constants, weights: dict[tuple[str, int], Target]
 ) -> WeightProduct | None:
     op = ops.read(node)
@@ -300,7 +300,7 @@ def _mean_squares(
 
 def _choose_factor(model: Model, tensor: SmoothableTensor, channels: _Channels) -> NDArray[np.float64] | None:
     """Choose the factor of every channel; None where the expected error does not clearly fall."""
-    weights = [_WeightRows.of(product, _array(model, product)) for product in tensor.products]
+    weights = [_WeightRows.of(product, _weight_array(model, product)) for product in tensor.products]
     even = np.ones(len(channels.square))
     best, least = None, _CLEARLY * _estimate_error(even, channels, tensor, weights)
     for filled in channels.parts(_is_symmetric(tensor)):
@@ -328,7 +328,7 @@ def _is_symmetric(tensor: SmoothableTensor) -> bool:
     return not tensor.rank or (settings.symmetric and Format.parse(tensor.target.format).signed)
 
 
-def _array(model: Model, product: WeightProduct) -> NDArray:
+def _weight_array(model: Model, product: WeightProduct) -> NDArray:
     tensor = model.graph.initializers[product.weight].const_value
     assert tensor is not None
     return numerics.to_float32(tensor.numpy())
@@ -387,7 +387,7 @@ def _estimate_error(
     return error
 
 
-def _count(
+def _count_smoothed(
     tensors: _Tensors, candidates: Mapping[str, SmoothableTensor], factors: Mapping[str, NDArray[np.float64]]
 ) -> dict[str, Histogram]:
     stats = {name: Histogram() for name in factors}

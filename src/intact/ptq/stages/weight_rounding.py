@@ -171,7 +171,7 @@ def _round_weight(
     rows, steps = (as_rows(node, np.asarray(a, np.float64)) for a in (weight.array, scale))
     assert rows is not None and steps is not None
     grid = _Grid(steps, weight.spec.qmin, weight.spec.qmax)
-    if _error(grid.round_with_hessians(rows, fitted) - rows, tested) >= _error(
+    if _output_error(grid.round_with_hessians(rows, fitted) - rows, tested) >= _output_error(
         grid.nearest(rows) - rows, tested
     ):
         return None
@@ -179,7 +179,7 @@ def _round_weight(
     return from_rows(node, grid.round_with_hessians(rows, hessians).astype(np.float32), shape)
 
 
-def _error(errors: NDArray[np.float64], hessians: Sequence[NDArray]) -> float:
+def _output_error(errors: NDArray[np.float64], hessians: Sequence[NDArray]) -> float:
     """Return the sum over the outputs of d^T H d, block by block."""
     parts = [errors[:, :, block] for block in blocks_of(errors.shape[2])]
     return sum(float(kernels.quadratic_forms(d, h).sum()) for d, h in zip(parts, hessians, strict=True))

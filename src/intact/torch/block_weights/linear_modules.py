@@ -46,8 +46,8 @@ def find_linear_modules(
     for path, module in model.named_modules():
         if not isinstance(module, nn.Linear):
             continue
-        wanted = not patterns["include"] or _fits(model, path, patterns["include"])
-        if not wanted or _fits(model, path, patterns["exclude"]):
+        wanted = not patterns["include"] or _matches_pattern(model, path, patterns["include"])
+        if not wanted or _matches_pattern(model, path, patterns["exclude"]):
             reasons[path] = "excluded"
         elif type(module) is not nn.Linear:
             reasons[path] = f"it is a {type(module).__name__}, whose own code may read its weight"
@@ -58,7 +58,7 @@ def find_linear_modules(
     return layers, reasons
 
 
-def _fits(model: nn.Module, path: str, patterns: Sequence[str]) -> bool:
+def _matches_pattern(model: nn.Module, path: str, patterns: Sequence[str]) -> bool:
     """Return whether a pattern fits a module, or one that it is in."""
     parts = path.split(".") if path else []
     outer = [".".join(parts[: i + 1]) for i in range(len(parts))]

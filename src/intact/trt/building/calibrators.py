@@ -263,7 +263,7 @@ def _batches(
         count += 1
         implicit = network.has_implicit_batch_dimension
         arrays = {
-            t.name: _array(
+            t.name: _array_of_batch(
                 item, (size, *t.shape) if implicit else t.shape, t.dtype.numpy, size, usual.get(t.name)
             )
             for t, item in zip(network.inputs, answer, strict=True)
@@ -280,11 +280,13 @@ def _batches(
         )  # fmt: skip
 
 
-def _array(item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, usual: Sizes | None) -> NDArray:
+def _array_of_batch(
+    item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, usual: Sizes | None
+) -> NDArray:
     """Return the array itself, or a copy of the one at an address."""
     if not is_address(item):
         return np.ascontiguousarray(np.asarray(item, dtype)).reshape(
-            _sizes(shape, np.asarray(item).size, size)
+            _fill_dynamic_sizes(shape, np.asarray(item).size, size)
         )
     if usual is None or len(usual) != len(shape):
         usual = (size,) * len(shape)
@@ -298,7 +300,7 @@ def _array(item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, usual:
     return at_address(int(item), full, dtype).copy()
 
 
-def _sizes(shape: tuple[int, ...], count: int, size: int) -> tuple[int, ...]:
+def _fill_dynamic_sizes(shape: tuple[int, ...], count: int, size: int) -> tuple[int, ...]:
     """Fill the dynamic sizes of `shape`: the last of them by the number of elements."""
     if -1 not in shape:
         return shape

@@ -71,12 +71,12 @@ def _sort_units(units: list[_Unit]) -> list[_Unit]:
     order: list[_Unit] = []
     for start in units:
         stack: list[tuple[_Unit, Callable[[], _Unit | None]]] = []
-        _open(start, maker, done, stack)
+        _visit_unit(start, maker, done, stack)
         while stack:
             unit, following = stack[-1]
             child = following()
             if child is not None:
-                _open(child, maker, done, stack)
+                _visit_unit(child, maker, done, stack)
                 continue
             stack.pop()
             done[id(unit)] = True
@@ -84,7 +84,7 @@ def _sort_units(units: list[_Unit]) -> list[_Unit]:
     return order
 
 
-def _open(
+def _visit_unit(
     unit: _Unit,
     maker: dict[ILayer, _Unit],
     done: dict[int, bool],
@@ -93,12 +93,12 @@ def _open(
     if id(unit) in done:
         return
     done[id(unit)] = False
-    tensors = (t for layer in unit.layers for t in _reads(layer, alone=unit.loop is None))
+    tensors = (t for layer in unit.layers for t in _tensors_before(layer, alone=unit.loop is None))
     units = iter([u for t in tensors if (u := maker.get(t._producer)) is not None and u is not unit])  # type: ignore[call-overload]
     stack.append((unit, lambda: next((u for u in units if id(u) not in done), None)))
 
 
-def _reads(layer: ILayer, alone: bool) -> list[ITensor]:
+def _tensors_before(layer: ILayer, alone: bool) -> list[ITensor]:
     """Return the tensors that must exist before `layer`. With `alone`, it is not written with its loop."""
     conditional = getattr(layer, "_conditional", None)
     extra = [conditional.condition] if conditional is not None else []

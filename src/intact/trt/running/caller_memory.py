@@ -58,7 +58,7 @@ class CallerTensor:
             QuantValueError: They have other sizes than the caller was told, or the memory does not fit.
         """
         converted = self.convert(values)
-        if not is_address(memory) and self._is_own(array := _array(memory)):
+        if not is_address(memory) and self._is_own(array := _array_of_memory(memory)):
             array.reshape(self.shape)[...] = converted
         else:
             self._bytes(memory)[...] = pack(converted, self.dtype)
@@ -79,7 +79,7 @@ class CallerTensor:
 
     def _values(self, memory: Any) -> NDArray:
         """Return the values in `memory`: a view of them, but for those of 4 bits."""
-        if not is_address(memory) and self._is_own(array := _array(memory)):
+        if not is_address(memory) and self._is_own(array := _array_of_memory(memory)):
             return array.reshape(self.shape)
         return unpack(self._bytes(memory), self.dtype, prod(self.shape)).reshape(self.shape)
 
@@ -98,7 +98,7 @@ class CallerTensor:
             return np.empty(0, np.uint8)
         if is_address(memory):
             return at_address(int(memory), (self.nbytes,), np.dtype(np.uint8))
-        array = _array(memory)
+        array = _array_of_memory(memory)
         is_raw = array.dtype.kind in "uV" and array.dtype.itemsize == max(self.dtype.bits // 8, 1)
         if array.nbytes != self.nbytes or not array.flags.c_contiguous or not is_raw:
             raise QuantValueError(
@@ -109,7 +109,7 @@ class CallerTensor:
         return raw
 
 
-def _array(memory: Any) -> NDArray:
+def _array_of_memory(memory: Any) -> NDArray:
     """Return the array that `memory` is; raw elements for a tensor whose type NumPy lacks."""
     if isinstance(memory, np.ndarray):
         return memory

@@ -73,12 +73,12 @@ def _bytes_of(source: Any) -> bytes:
     if not callable(read):
         return bytes(source)
     parts = []
-    while part := _read(read):
+    while part := _read_piece(read):
         parts.append(bytes(part))
     return b"".join(parts)
 
 
-def _read(read: Any) -> Any:
+def _read_piece(read: Any) -> Any:
     try:
         return read(1 << 20)
     except TypeError:  # IStreamReaderV2 has the stream as well

@@ -66,7 +66,7 @@ def show(
 def _record(described: lm.ModelDescription) -> dict[str, Any]:
     """Return what is shown, by name."""
     decoder = described.decoder
-    sizes = {} if decoder is None else {name: _plain(value) for name, value in vars(decoder).items()}
+    sizes = {} if decoder is None else {name: _json_value(value) for name, value in vars(decoder).items()}
     tokens, pooling = described.special_tokens, described.pooling
     origins = described.chat_templates.origins
     templates = {name: origins.get(name, "unknown origin") for name in described.chat_templates.templates}
@@ -82,7 +82,7 @@ def _record(described: lm.ModelDescription) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value that JSON has, too."""
     if isinstance(value, frozenset):
         return sorted(value)
