@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from intact.errors import DISTRIBUTION, ClashingInstallationError, UnsupportedError
@@ -88,22 +88,21 @@ def config(arguments: Sequence[str] | None = None, package: Path = PACKAGE_FOLDE
         The exit status: 2 where an argument is none of these, 1 where there is no library.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    try:
-        library, headers, provider = c_library(package), c_headers(package), onnxruntime_library(package)
-    except UnsupportedError as error:
-        print(error, file=sys.stderr)
-        return 1
-    answers = {
-        "--cflags": f"-I{headers}",
-        "--libs": f"{library} -Wl,-rpath,{library.parent}",
-        "--includedir": str(headers),
-        "--library": str(library),
-        "--onnxruntime": str(provider),
+    answers: dict[str, Callable[[], str]] = {
+        "--cflags": lambda: f"-I{c_headers(package)}",
+        "--libs": lambda: f"{c_library(package)} -Wl,-rpath,{c_library(package).parent}",
+        "--includedir": lambda: str(c_headers(package)),
+        "--library": lambda: str(c_library(package)),
+        "--onnxruntime": lambda: str(onnxruntime_library(package)),
     }
     if not words or not answers.keys() >= set(words):
         print(f"usage: intact-config {' '.join(f'[{word}]' for word in answers)}", file=sys.stderr)
         return 2
-    print(" ".join(answers[word] for word in words))
+    try:
+        print(" ".join(answers[word]() for word in words))
+    except UnsupportedError as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

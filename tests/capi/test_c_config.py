@@ -38,6 +38,19 @@ def test_paths_are_those_of_the_package(c_library: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out == f"{intact.get_library()} {intact.get_include()}\n"
 
 
+def test_the_library_for_onnx_runtime_is_apart(
+    c_library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / c_library.name).touch()
+    assert config(["--library"], tmp_path) == 0
+    assert config(["--onnxruntime"], tmp_path) == 1
+    (tmp_path / "lib" / "libintact_onnxruntime.so").touch()
+    capsys.readouterr()
+    assert config(["--onnxruntime"], tmp_path) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'lib' / 'libintact_onnxruntime.so'}\n"
+
+
 def test_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert config([]) == config(["--version"]) == 2
     assert "usage" in capsys.readouterr().err

@@ -42,6 +42,26 @@ def test_a_plan_without_a_selftest_is_refused(run, plan: Path) -> None:
     assert status == 2 and "without a self-test" in output
 
 
+@pytest.mark.parametrize("external", [(), ("--external-plan",)], ids=["embedded", "external"])
+def test_a_model_for_onnx_runtime_holds_or_names_its_plan(run, int8: Path, tmp_path: Path, external) -> None:
+    out = tmp_path / "net_ctx.onnx"
+    status, shown, _ = run("build", int8, "--ep-context", *external, "-o", out, "--threads", 1, "--json")
+    written = sorted(tmp_path.glob("net_ctx.onnx*"))
+    assert status == 0 and len(written) == 1 + len(external)
+    assert json.loads(shown)["bytes"]["after"] == sum(path.stat().st_size for path in written)
+    (node,) = onnx.load(out).graph.node
+    attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
+    assert attributes["embed_mode"] == 1 - len(external)
+    if external:
+        assert attributes["ep_cache_context"] == b"net_ctx.onnx.plan"
+        assert files.load(written[1]).plan.selftest is not None
+
+
+def test_a_plan_beside_nothing_is_refused(run, int8: Path, tmp_path: Path) -> None:
+    status, _, output = run("build", int8, "--external-plan", "-o", tmp_path / "net.plan")
+    assert status == 2 and "add --ep-context" in output and not list(tmp_path.glob("net.plan*"))
+
+
 @needs_library
 def test_the_c_library_runs_beside_the_engine(run, int8: Path, samples: Path) -> None:
     status, shown, _ = run("verify", int8, "--data", samples, "--c")
