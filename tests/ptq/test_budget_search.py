@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from intact.errors import MissingExtraError
-from intact.ptq.mixed.budget_search import BudgetProgram, Selection
+from intact.ptq.budget_search import BudgetProgram, Selection
 
 Program = BudgetProgram[int]
 

@@ -16,7 +16,7 @@ from intact.errors import QuantValueError
 from intact.graph import load
 from intact.placement import explain, place, read_placement
 from intact.ptq import POOR_DB, QuantizedModel, quantize
-from intact.ptq.mixed.budget_search import Upgrade
+from intact.ptq.budget_search import Upgrade
 from intact.ptq.mixed.precision_search import (
     Cost,
     Form,

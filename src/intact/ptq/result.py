@@ -59,6 +59,7 @@ class QuantizedModel:
         smoothed: The tensors whose channels were brought to like ranges.
         bits16: The tensors that have 16 bits, and why.
         in_float: The tensors that were left in float, with the layers that read them, and why.
+        dynamic: The layers that get the ranges of their inputs while the model runs, and why.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
         branches: What was made of the branches of Ifs, by "<node>.then_branch" or "<node>.else_branch": their
@@ -85,6 +86,7 @@ class QuantizedModel:
     smoothed: list[str] = field(default_factory=list)
     bits16: dict[str, str] = field(default_factory=dict)
     in_float: dict[str, str] = field(default_factory=dict)
+    dynamic: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     branches: dict[str, QuantizedModel] = field(default_factory=dict)
@@ -154,6 +156,7 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
     bits16 = sum(len(part.bits16) for part in parts.values())
     tensors = sum(len(part.ranges) for part in parts.values())
     in_float = sum(len(part.in_float) for part in parts.values())
+    dynamic = sum(len(part.dynamic) for part in parts.values())
     return [
         ("layers in int8", f"{layers['int8']:,}"),
         ("layers in float", f"{layers['float']:,}"),
@@ -165,6 +168,7 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
         ("channels equalized", "yes" if result.equalized else "no"),
         ("tensors smoothed", f"{len(result.smoothed):,}"),
         *([("tensors with 16 bits", f"{bits16:,} of {tensors:,}")] if bits16 else []),
+        *([("layers with dynamic ranges", f"{dynamic:,}")] if dynamic else []),
         *([("tensors left in float", f"{in_float:,} of {tensors + in_float:,}")] if in_float else []),
     ]
 

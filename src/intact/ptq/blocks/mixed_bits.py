@@ -11,7 +11,7 @@ import numpy as np
 from intact.errors import QuantValueError
 from intact.ptq.blocks.block_format import BlockFormat, Reals
 from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
-from intact.ptq.mixed.budget_search import BudgetProgram
+from intact.ptq.budget_search import BudgetProgram
 
 _SCALE_BITS = 16
 _SAMPLE = 2**17  # weights of a layer that are rounded to each format: an eighth of the time for large layers

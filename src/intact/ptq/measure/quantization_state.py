@@ -96,6 +96,7 @@ class State:
         smoothed: The names of the tensors whose channels were smoothed.
         bits16: The reasons why targets have 16 bits, by key.
         in_float: The reasons why tensors stay in float, by name.
+        dynamic: The reasons why layers get the ranges of their inputs while the model runs, by node.
         warnings: Sentences that users should read.
         notes: Sentences on what was rewritten before placement.
         candidate_cache: Ranges that methods have chosen so far. All states of one model share it.
@@ -127,6 +128,7 @@ class State:
     smoothed: tuple[str, ...] = ()
     bits16: Mapping[Key, str] = field(default_factory=dict)
     in_float: Mapping[str, str] = field(default_factory=dict)
+    dynamic: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     candidate_cache: CandidateCache = field(default_factory=dict, repr=False)
 

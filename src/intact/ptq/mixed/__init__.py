@@ -1,6 +1,6 @@
 """Mixed precision: gives 16 bits or float to the layers that need it, within a time budget."""
 
-from intact.ptq.mixed.budget_search import BudgetProgram, Selection, Upgrade
+from intact.ptq.budget_search import BudgetProgram, Selection, Upgrade
 from intact.ptq.mixed.float_budget import GOOD_DB, reader_is_recurrent
 from intact.ptq.mixed.precision_search import (
     RUNS,

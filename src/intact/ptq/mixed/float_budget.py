@@ -18,6 +18,7 @@ from intact.graph import Model, is_op, ops
 from intact.processes import cached_property
 from intact.ptq.measure.output_errors import lowest_sqnr, relative_error
 from intact.ptq.measure.quantization_state import State
+from intact.ptq.mixed.dynamic_ranges import choose_dynamic_ranges
 from intact.ptq.mixed.int16_inputs import WideUnits, with_wide_inputs
 from intact.ptq.mixed.precision_search import (
     TRIALS,
@@ -59,6 +60,7 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
     """
     before = run(state, STAGES[:_AT], own=own)
     after = run(before, STAGES[_AT:])
+    before, after = choose_dynamic_ranges(before, after, lambda state: run(state, STAGES[_AT:]))
     if not after.errors or not before.runs:
         return after
     if before.settings.bits16 == "auto":

@@ -18,9 +18,10 @@ from intact.ptq.stages.int16_activations import Unit
 # What a product takes, and an element that a layer reads or makes, with 8 bits, inputs of 16, and in float,
 # relative to each other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).
 _EIGHT, _SIXTEEN, _FLOAT = (1, 140), (2, 460), (18, 160)
+_DYNAMIC = (1.2, 160)  # in blocks of 64, measured with VNNI and AVX2: 0.8 to 1.2 times for a row, 1.4 for many
 _STATE = 45  # a product of a state, which is float in any form, and waits for the step before it
 
-_Form = tuple[int, int]
+_Form = tuple[float, int]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -72,11 +73,19 @@ class PredictedTime:
             wide: Nodes that take inputs of 16 bits instead.
         """
         names = {name for unit in units for name in unit.nodes}
-        more = 0
+        more = 0.0
         for layer in self._layers:
             if layer.precision == "float" or not (reading := names.intersection(layer.nodes)):
                 continue
             more += self._of_layer(layer, self._form(reading, wide)) - self._of_layer(layer, _EIGHT)
+        return more / self.total if self.total else 0.0
+
+    def dynamic_difference(self, layers: Iterable[str]) -> float:
+        """Return the extra time of linear layers with dynamic ranges, as a part of `total`."""
+        names, more = set(layers), 0.0
+        for layer in self._layers:
+            if layer.precision != "float" and names.intersection(layer.nodes):
+                more += self._of_layer(layer, _DYNAMIC) - self._of_layer(layer, _EIGHT)
         return more / self.total if self.total else 0.0
 
     def _form(self, reading: Iterable[str], wide: Container[str]) -> _Form:
@@ -86,10 +95,10 @@ class PredictedTime:
         multiplied = any(self._products(self._nodes[name]) for name in reading if name in self._nodes)
         return _FLOAT if multiplied else (_EIGHT[0], _FLOAT[1])
 
-    def _of_layer(self, layer: Layer, form: _Form) -> int:
+    def _of_layer(self, layer: Layer, form: _Form) -> float:
         return self._of([self._nodes[name] for name in layer.nodes if name in self._nodes], form)
 
-    def _of(self, nodes: Sequence[Node], form: _Form) -> int:
+    def _of(self, nodes: Sequence[Node], form: _Form) -> float:
         """Return the time of nodes that run as one kernel."""
         outputs = {value for node in nodes for value in node.outputs}
         read = {v for node in nodes for v in node.inputs if v is not None and v not in outputs}

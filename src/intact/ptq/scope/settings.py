@@ -114,6 +114,7 @@ class Settings:
     pool: JobPool | None = field(default=None, repr=False, compare=False)
     options: Mapping[str, Any] = field(default_factory=dict)
     ranges: Calibration | None = field(default=None, repr=False, compare=False)
+    dynamic_ranges: Switch = "auto"
     layer: LayerSettings = field(init=False)
 
     def __post_init__(self) -> None:
@@ -171,10 +172,17 @@ class Settings:
             return False
         return True
 
+    @property
+    def may_be_dynamic(self) -> bool:
+        """Return whether linear layers may get the ranges of their inputs while the model runs."""
+        if self.dynamic_ranges == "auto":  # other engines read pairs, and formats that were asked for stay
+            return profile_of(self.profile).name == "intact" and self.activations is None
+        return bool(self.dynamic_ranges)
+
     def _switches(self) -> list[tuple[str, Switch]]:
         return [
             ("bias_correction", self.bias_correction), ("equalization", self.equalization),
-            ("rounding", self.rounding),
+            ("rounding", self.rounding), ("dynamic_ranges", self.dynamic_ranges),
         ]  # fmt: skip
 
     def require_no_data(self) -> None:

@@ -24,6 +24,7 @@ from intact.ptq.stages.cross_layer_equalization import (
     propose_equalization,
     reason_against_second_pass,
 )
+from intact.ptq.stages.dynamic_layers import write_dynamic_layers
 from intact.ptq.stages.insert_qdq import with_pairs, with_weights
 from intact.ptq.stages.proposal_scores import error_by_held_runs, error_by_statistics
 from intact.ptq.stages.rounding_boundaries import with_cleared_boundaries
@@ -95,6 +96,7 @@ STAGES = (
     Stage("room for biases", with_room_for_biases),
     Stage("bias errors", with_bias_errors, "bias_correction", in_place=True),
     Stage("pairs", with_pairs, in_place=True),
+    Stage("dynamic layers", write_dynamic_layers, in_place=True),
     Stage("best ranges", with_best_ranges, in_place=True),
     Stage("correct biases", with_corrected_biases, "bias_correction", error_of_chosen_ranges),
     Stage("settle biases", with_settled_biases, in_place=True),

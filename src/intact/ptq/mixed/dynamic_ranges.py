@@ -1,0 +1,136 @@
+"""Chooses which linear layers get the ranges of their inputs while the model runs, by measured errors.
+
+All static and all dynamic are measured on the hold-out samples. Where dynamic ranges are better, the layers
+that lose most with static ones for what dynamic ones take more get them, until every output comes within
+`NEAR_DB` of the better of both (docs/decisions/0068-dynamic-ranges.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from intact.ptq.analysis.group_screening import screen_groups
+from intact.ptq.analysis.partial_quantization import grids_of
+from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
+from intact.ptq.budget_search import BudgetProgram
+from intact.ptq.measure.output_errors import lowest_sqnr
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.mixed.precision_search import RUNS, TRIALS
+from intact.ptq.mixed.predicted_time import PredictedTime, elements, shapes_of
+from intact.ptq.stages.choose_ranges import label, with_candidates
+from intact.ptq.stages.dynamic_layers import DynamicGroup, dynamic_groups, with_dynamic_layers
+
+NEAR_DB = 0.5
+"""So near to the better of all static and all dynamic every output has to come."""
+
+_CHEAP = 0.03
+"""Of the model's time: what all dynamic layers take more together without a search for fewer of them."""
+
+Run = Callable[[State], State]
+"""Runs the stages from the pairs on."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Holds neighbouring groups with the error that their static ranges leave, and the price of dynamic ones.
+
+    Attributes:
+        groups: Which.
+        error: Of the outputs, with them alone quantized, statically.
+        time: What dynamic ranges take more, as a part of the model's time.
+    """
+
+    groups: tuple[DynamicGroup, ...]
+    error: float
+    time: float
+
+
+def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State, State]:
+    """Return `before` and `after` with dynamic ranges where these pay, or as they are.
+
+    Args:
+        before: In front of the pairs.
+        after: Behind the last stages, with its errors on the hold-out samples.
+        run: The last stages, on a state that may be changed.
+    """
+    groups = dynamic_groups(before) if before.settings.may_be_dynamic else []
+    if not groups or not before.runs or not after.errors:
+        return before, after
+    static_db = _least_db(after)
+
+    def with_groups(chosen: Sequence[DynamicGroup]) -> tuple[State, State]:
+        proposed = _proposal(before, after, dict.fromkeys(chosen, _reason(static_db)))
+        return proposed, run(proposed.with_own_model())
+
+    every = with_groups(groups)
+    goal = _least_db(every[1]) - NEAR_DB
+    if goal <= static_db:
+        return before, after
+    predicted = PredictedTime(before.model, before.placement, shapes_of(before.model, _longest(before)))
+    if predicted.dynamic_difference(_layers_of(groups)) <= _CHEAP:
+        return every
+    parts = _measure_parts(before, after, groups, predicted)
+    chosen = _least_parts(parts, 10 ** (-goal / 10))
+    if len(chosen) == len(parts):
+        return every
+    some = with_groups([group for part in chosen for group in part.groups])
+    return some if _least_db(some[1]) >= goal else every
+
+
+def _reason(static_db: float) -> str:
+    return f"with static ranges an output has {static_db:.1f} dB"
+
+
+def _least_db(state: State) -> float:
+    """Return the signal to quantization noise ratio of the worst output, in dB."""
+    return lowest_sqnr(state.errors[label(state)])
+
+
+def _longest(state: State) -> Mapping:
+    return max((sample.feeds for sample in state.runs), key=elements)
+
+
+def _layers_of(groups: Sequence[DynamicGroup]) -> list[str]:
+    return [name for group in groups for name in group.layers]
+
+
+def _proposal(before: State, after: State, why: Mapping[DynamicGroup, str]) -> State:
+    """Return the state in front of the pairs with dynamic groups, and the ranges that are to be compared."""
+    state = with_candidates(with_dynamic_layers(before, why))
+    names = after.chosen, "max"
+    again = {name: ranges for name, ranges in state.configurations.items() if name in names}
+    return replace(state, configurations=again or state.configurations)
+
+
+def _measure_parts(
+    before: State, after: State, groups: Sequence[DynamicGroup], predicted: PredictedTime
+) -> list[_Part]:
+    """Measure what static ranges lose in groups alone, or with neighbours: `TRIALS` trials at most."""
+    sweep = Sweep(before.model, grids_of(before, after), before.runs[:RUNS])
+
+    def measure(ranges: Sequence[range]) -> list[float]:
+        reads = (frozenset().union(*(groups[index].reads for index in some)) for some in ranges)
+        return sweep.measure([Trial(changed) for changed in reads])
+
+    parts = list[_Part]()
+    for screened in screen_groups(len(groups), TRIALS, measure):
+        some = tuple(groups[screened.start : screened.stop])
+        parts.append(_Part(some, screened.error, predicted.dynamic_difference(_layers_of(some))))
+    return parts
+
+
+def _least_parts(parts: Sequence[_Part], error: float) -> list[_Part]:
+    """Return the parts that dynamic ranges save most error in for their time, until `error` is left.
+
+    Half of it is left for what the sum does not say: weights, dynamic ranges, and tensors in no part.
+    """
+    rows = [{"static": (part.error, 0.0), "dynamic": (0.0, part.time)} for part in parts]
+    program = BudgetProgram.of_rows(parts, ("static", "dynamic"), ("error", "time"), rows)
+    left, chosen = sum(part.error for part in parts), list[_Part]()
+    for step in program.upgrades("error", "time"):
+        if left <= error / 2:
+            break
+        chosen.append(step.item)
+        left -= step.gain
+    return chosen

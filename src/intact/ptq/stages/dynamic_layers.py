@@ -1,0 +1,121 @@
+"""Linear layers whose inputs get their ranges while the model runs, in blocks (numerics N68 to N70).
+
+A static range has to hold for every input; where tokens, nodes or samples differ in size, most of them use a
+few of its codes. A MatMulNBits of `accuracy_level` 4 gives each block of a row a range of its own. It takes
+the place of the pairs around a layer, and is what ONNX Runtime runs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from intact import graph
+from intact.graph import Node, ops
+from intact.ptq.blocks import BlockFormat, find_linear_layers, round_to_nearest, write_nbits
+from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_ranges import QuantizedWeight
+from intact.ptq.scope.quantization_targets import Target
+from intact.ptq.stages.bias_correction import drop_added
+from intact.ptq.stages.int16_activations import note_reasons, readers_behind, with_reason
+
+GRID = BlockFormat("int8", 64)
+"""Of weights and of inputs: blocks of 32 take longer for 1 dB, those of 128 lose 1 dB (decision 68)."""
+
+Read = tuple[str, int]
+"""Name of a node, and the index of an input."""
+
+
+@dataclass(frozen=True)
+class DynamicGroup:
+    """Holds linear layers that read one pair.
+
+    Attributes:
+        read: What reads the pair: a layer itself, or a node that moves its codes to layers.
+        layers: Names of the layers, in graph order.
+    """
+
+    read: Read
+    layers: tuple[str, ...]
+
+    @property
+    def reads(self) -> frozenset[Read]:
+        """The reads that are quantized as long as the group is static: its pair's, and those of weights."""
+        return frozenset([self.read, *((name, 1) for name in self.layers)])
+
+
+def dynamic_groups(state: State) -> list[DynamicGroup]:
+    """Return the groups of layers that could have dynamic ranges, in the order of the targets.
+
+    These are MatMul and Gemm in the main graph with constant matrices in int8, in whose pairs nothing else
+    shares, and whose formats nobody asked for by hand.
+    """
+    layers, _ = find_linear_layers(state.model)
+    weights = {r for t in state.targets if t.site.role == "weight" and _is_free(t, "int8") for r in t.readers}
+    names = {layer.node.name or "" for layer in layers if not layer.path and not layer.twins}
+    names = {name for name in names if (name, 1) in weights}
+    nodes = {node.name or "": node for node in state.model.graph}
+    order = {name: index for index, name in enumerate(nodes)}
+    pairs = {target.site.value for target in state.activations}
+    groups = list[DynamicGroup]()
+    for target in state.activations:
+        for read in target.readers if _is_free(target, "int8", "uint8") else ():
+            behind = set(readers_behind(nodes, [read[0]], pairs))
+            reading = {name for name in behind if not ops.may_move(nodes[name])}
+            if read[1] == 0 and reading and reading <= names and _are_read_by(behind, nodes, target.site.value):
+                groups.append(DynamicGroup(read, tuple(sorted(reading, key=order.__getitem__))))
+    return groups
+
+
+def _is_free(target: Target, *formats: str) -> bool:
+    """Return whether a target has one of the formats that a profile gives, and no grid by hand."""
+    return target.format in formats and target.settings.grid is None
+
+
+def _are_read_by(behind: Iterable[str], nodes: Mapping[str, Node], value: str) -> bool:
+    """Return whether nodes read, as their data, only `value` and what others of them make of it."""
+    behind = set(behind)
+    made = {output.name for name in behind for output in nodes[name].outputs} | {value}
+    data = {v for name in behind for v in nodes[name].inputs[:1] if v is not None}
+    return all(v.name in made for v in data) and not any(
+        output.is_graph_output() for name in behind if ops.may_move(nodes[name]) for output in nodes[name].outputs
+    )
+
+
+def with_dynamic_layers(state: State, why: Mapping[DynamicGroup, str]) -> State:
+    """Return `state` without pairs around some groups, whose layers `write_dynamic_layers` replaces later.
+
+    Args:
+        state: In front of the pairs; ranges must be chosen again.
+        why: The groups, each with the reason.
+    """
+    gone = frozenset[Read]().union(*(group.reads for group in why))
+    targets, weights = list[Target](), list[QuantizedWeight]()
+    weights_left = iter(state.weights)
+    for target in state.targets:
+        weight = next(weights_left) if target.site.role == "weight" else None
+        if readers := tuple(read for read in target.readers if read not in gone):
+            targets.append(replace(target, readers=readers))
+            weights += [] if weight is None else [replace(weight, readers=readers)]
+    reasons = {name: f"dynamic ranges: {reason}" for group, reason in why.items() for name in group.layers}
+    model = state.model.clone()
+    drop_added(model, [error for error in state.bias_errors if error.node in reasons])
+    note_reasons(model, reasons)
+    layers = tuple(with_reason(layer, reasons, reasons) for layer in state.placement.layers)
+    return replace(
+        state, model=model, targets=tuple(targets), weights=tuple(weights),
+        bias_errors=tuple(error for error in state.bias_errors if error.node not in reasons),
+        dynamic=state.dynamic | reasons, placement=replace(state.placement, layers=layers),
+    )  # fmt: skip
+
+
+def write_dynamic_layers(state: State) -> State | None:
+    """Put a MatMulNBits in the place of each layer of `State.dynamic`, in place."""
+    if not state.dynamic:
+        return None
+    layers, _ = find_linear_layers(state.model)
+    for layer in layers:
+        if not layer.path and layer.name in state.dynamic:
+            write_nbits(state.model, layer, round_to_nearest(layer.rows(), GRID), accuracy_level=4)
+    graph.prune(state.model)
+    return state
