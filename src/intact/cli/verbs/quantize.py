@@ -108,6 +108,13 @@ FloatBudget = Annotated[
         "with --bits16."
     ),
 ]
+DynamicRanges = Annotated[
+    Switch,
+    typer.Option(
+        help="Linear layers find the ranges of their inputs while the model runs: with auto where that "
+        "brings the outputs closer, for as few layers as it takes (MatMulNBits in the file)."
+    ),
+]
 Equalization = Annotated[Switch, typer.Option(help="Bring the channels of neighbouring layers to one range.")]
 
 
@@ -146,6 +153,7 @@ def run(
     rounding: Rounding = None,
     bits16: Bits16 = None,
     float_budget: FloatBudget = None,
+    dynamic_ranges: DynamicRanges = Switch.auto,
     ray: shared_options.Ray = None,
     progress: shared_options.Progress = True,
     as_json: shared_options.AsJson = False,
@@ -176,7 +184,8 @@ def run(
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
             equalization=equalization.for_ptq, rounding="auto" if rounding is None else rounding,
             bits16=widths, float_budget=float_budget, progress=progress, pool=shared_options.pool_of(ray),
-            ranges=calib if data is not None else None, **_method_options(percentile),
+            ranges=calib if data is not None else None, dynamic_ranges=dynamic_ranges.for_ptq,
+            **_method_options(percentile),
         )  # fmt: skip
     result.save(out)
     _show_result(result, model, out, as_json, advised=widths == "never")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from intact.ptq.analysis.group_screening import screen_groups
 from intact.ptq.analysis.partial_quantization import grids_of
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
+from intact.ptq.analysis.sensitivity_units import screen_groups
 from intact.ptq.budget_search import BudgetProgram
 from intact.ptq.measure.output_errors import lowest_sqnr
 from intact.ptq.measure.quantization_state import State
@@ -55,15 +55,18 @@ def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State,
         run: The last stages, on a state that may be changed.
     """
     groups = dynamic_groups(before) if before.settings.may_be_dynamic else []
-    if not groups or not before.runs or not after.errors:
+    is_asked_for = before.settings.dynamic_ranges is True
+    if not groups or not (is_asked_for or after.errors):
         return before, after
-    static_db = _least_db(after)
+    reason = "they were asked for" if is_asked_for else _reason(static_db := _least_db(after))
 
     def with_groups(chosen: Sequence[DynamicGroup]) -> tuple[State, State]:
-        proposed = _proposal(before, after, dict.fromkeys(chosen, _reason(static_db)))
+        proposed = _proposal(before, after, dict.fromkeys(chosen, reason))
         return proposed, run(proposed.with_own_model())
 
     every = with_groups(groups)
+    if is_asked_for:
+        return every
     goal = _least_db(every[1]) - NEAR_DB
     if goal <= static_db:
         return before, after

@@ -18,7 +18,10 @@ from intact.ptq.stages.int16_activations import Unit
 # What a product takes, and an element that a layer reads or makes, with 8 bits, inputs of 16, and in float,
 # relative to each other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).
 _EIGHT, _SIXTEEN, _FLOAT = (1, 140), (2, 460), (18, 160)
-_DYNAMIC = (1.2, 160)  # in blocks of 64, measured with VNNI and AVX2: 0.8 to 1.2 times for a row, 1.4 for many
+_DYNAMIC = (
+    1.2,
+    160,
+)  # in blocks of 64, measured with VNNI and AVX2: 0.8 to 1.2 times 8 bits for a row
 _STATE = 45  # a product of a state, which is float in any form, and waits for the step before it
 
 _Form = tuple[float, int]

@@ -176,7 +176,8 @@ class Settings:
     def may_be_dynamic(self) -> bool:
         """Return whether linear layers may get the ranges of their inputs while the model runs."""
         if self.dynamic_ranges == "auto":  # other engines read pairs, and formats that were asked for stay
-            return profile_of(self.profile).name == "intact" and self.activations is None
+            by_hand = self.activations is not None or self.bits16 != "never" or not self.symmetric
+            return profile_of(self.profile).name == "intact" and not by_hand
         return bool(self.dynamic_ranges)
 
     def _switches(self) -> list[tuple[str, Switch]]:

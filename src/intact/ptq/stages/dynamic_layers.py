@@ -7,7 +7,7 @@ the place of the pairs around a layer, and is what ONNX Runtime runs too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from intact import graph
@@ -21,6 +21,9 @@ from intact.ptq.stages.int16_activations import note_reasons, readers_behind, wi
 
 GRID = BlockFormat("int8", 64)
 """Of weights and of inputs: blocks of 32 take longer for 1 dB, those of 128 lose 1 dB (decision 68)."""
+
+_FREE = ("int8", "uint8")
+"""Formats that a profile gives."""
 
 Read = tuple[str, int]
 """Name of a node, and the index of an input."""
@@ -51,35 +54,31 @@ def dynamic_groups(state: State) -> list[DynamicGroup]:
     shares, and whose formats nobody asked for by hand.
     """
     layers, _ = find_linear_layers(state.model)
-    weights = {r for t in state.targets if t.site.role == "weight" and _is_free(t, "int8") for r in t.readers}
+    free = [t for t in state.targets if t.format in _FREE and t.settings == state.settings.layer]
+    weights = {read for target in free if target.site.role == "weight" for read in target.readers}
     names = {layer.node.name or "" for layer in layers if not layer.path and not layer.twins}
     names = {name for name in names if (name, 1) in weights}
     nodes = {node.name or "": node for node in state.model.graph}
     order = {name: index for index, name in enumerate(nodes)}
     pairs = {target.site.value for target in state.activations}
     groups = list[DynamicGroup]()
-    for target in state.activations:
-        for read in target.readers if _is_free(target, "int8", "uint8") else ():
+    for target in free:
+        for read in target.readers if target.site.role == "activation" else ():
             behind = set(readers_behind(nodes, [read[0]], pairs))
             reading = {name for name in behind if not ops.may_move(nodes[name])}
-            if read[1] == 0 and reading and reading <= names and _are_read_by(behind, nodes, target.site.value):
+            is_apart = read[1] == 0 and _are_read_by([nodes[name] for name in behind], target.site.value)
+            if reading and reading <= names and is_apart:
                 groups.append(DynamicGroup(read, tuple(sorted(reading, key=order.__getitem__))))
     return groups
 
 
-def _is_free(target: Target, *formats: str) -> bool:
-    """Return whether a target has one of the formats that a profile gives, and no grid by hand."""
-    return target.format in formats and target.settings.grid is None
-
-
-def _are_read_by(behind: Iterable[str], nodes: Mapping[str, Node], value: str) -> bool:
+def _are_read_by(reading: Sequence[Node], value: str) -> bool:
     """Return whether nodes read, as their data, only `value` and what others of them make of it."""
-    behind = set(behind)
-    made = {output.name for name in behind for output in nodes[name].outputs} | {value}
-    data = {v for name in behind for v in nodes[name].inputs[:1] if v is not None}
-    return all(v.name in made for v in data) and not any(
-        output.is_graph_output() for name in behind if ops.may_move(nodes[name]) for output in nodes[name].outputs
-    )
+    made = {output.name for node in reading for output in node.outputs} | {value}
+    moved = [output for node in reading if ops.may_move(node) for output in node.outputs]
+    shown = any(output.is_graph_output() for output in moved)
+    data = [node.inputs[0] for node in reading]
+    return not shown and all(v is not None and v.name in made for v in data)
 
 
 def with_dynamic_layers(state: State, why: Mapping[DynamicGroup, str]) -> State:

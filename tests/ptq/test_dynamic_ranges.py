@@ -1,0 +1,113 @@
+"""Linear layers get dynamic ranges where static ones lose more, and only as many as it takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from tests.onnx_models import onnx_model
+
+import intact
+from intact.graph import Session
+
+RNG = np.random.default_rng(0)
+
+
+def net(*, act: str = "Relu", gemm: bool = False) -> onnx.ModelProto:
+    """Four linear layers; rows that differ in size by factors of a hundred pass through all of them."""
+    arrays, nodes, x = dict[str, Any](), [], "x"
+    for index in range(4):
+        weight = (RNG.standard_normal((64, 64)) / 8).astype(np.float32)
+        arrays[f"w{index}"], y = weight, f"y{index}"
+        nodes.append(
+            helper.make_node("Gemm" if gemm else "MatMul", [x, f"w{index}"], [y], name=f"linear{index}")
+        )
+        if act and index < 3:
+            nodes.append(helper.make_node(act, [y], [f"{y}.act"], name=f"act{index}"))
+            y = f"{y}.act"
+        x = y
+    return onnx_model(nodes, {"x": ["n", 64]}, {x: ["n", 64]}, arrays)
+
+
+def rows(count: int, spread: float) -> np.ndarray:
+    sizes = np.exp(spread * RNG.standard_normal((count, 1)))
+    return (RNG.standard_normal((count, 64)) * sizes).astype(np.float32)
+
+
+def noise(model: onnx.ModelProto, quantized: Any, x: np.ndarray) -> float:
+    """Signal to noise of the engine in each row, in dB, on average."""
+    (want,) = Session(model.SerializeToString()).run({"x": x}).values()
+    got = intact.compile(quantized, threads=1)(x)
+    return float(np.mean(10 * np.log10((want**2).sum(-1) / ((got - want) ** 2).sum(-1))))
+
+
+def test_layers_with_rows_of_different_sizes_get_dynamic_ranges():
+    model, data, unseen = net(), rows(64, 2.0), rows(32, 2.0)
+    static = intact.quantize(model, data, dynamic_ranges=False, progress=False)
+    chosen = intact.quantize(model, data, progress=False)
+    assert chosen.dynamic and not static.dynamic
+    assert chosen.least_sqnr > static.least_sqnr + 0.5
+    assert noise(model, chosen, unseen) > noise(model, static, unseen) + 3
+    assert "layers with dynamic ranges" in repr(chosen)
+
+
+def test_rows_of_one_size_keep_the_static_file():
+    model, data = net(), np.sign(rows(64, 0.0))
+    static = intact.quantize(model, data, dynamic_ranges=False, progress=False)
+    chosen = intact.quantize(model, data, progress=False)
+    if not chosen.dynamic:
+        assert chosen.proto == static.proto
+    assert chosen.least_sqnr >= static.least_sqnr
+
+
+@pytest.mark.parametrize("gemm", [False, True])
+def test_every_layer_on_request(gemm):
+    quantized = intact.quantize(net(gemm=gemm), rows(16, 0.0), dynamic_ranges=True, progress=False)
+    counts = Counter(node.op_type for node in quantized.proto.graph.node)
+    assert counts["MatMulNBits"] == 4 and counts["QuantizeLinear"] == 0
+    assert sorted(quantized.dynamic) == [f"linear{index}" for index in range(4)]
+    reasons = {row["reason"] for row in quantized.explain() if row["precision"] == "int8"}
+    assert reasons == {"dynamic ranges: they were asked for"}
+
+
+def test_engine_equals_the_reference_and_onnxruntime_runs_the_file(tmp_path):
+    quantized = intact.quantize(net(), rows(16, 1.0), dynamic_ranges=True, progress=False)
+    quantized.save(tmp_path / "model.onnx")
+    x = rows(9, 1.0)
+    engine = intact.compile(tmp_path / "model.onnx", threads=2)
+    (expected,) = intact.run_reference(engine.plan, {"x": x}).values()
+    np.testing.assert_array_equal(engine(x), expected)
+    (other,) = Session((tmp_path / "model.onnx").read_bytes()).run({"x": x}).values()
+    np.testing.assert_allclose(engine(x), other, rtol=0, atol=1e-4 * np.abs(other).max())
+
+
+def test_a_layer_whose_input_another_node_reads_in_codes_stays_static():
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="relu"),
+        helper.make_node("MatMul", ["a", "w"], ["b"], name="linear"),
+        helper.make_node("Transpose", ["a"], ["t"], name="turn", perm=[1, 0]),
+        helper.make_node("MatMul", ["t", "b"], ["y"], name="product"),
+    ]
+    model = onnx_model(nodes, {"x": [32, 64]}, {"y": [64, 64]}, {"w": np.eye(64, dtype=np.float32)})
+    data = [{"x": RNG.standard_normal((32, 64)).astype(np.float32)} for _ in range(4)]
+    quantized = intact.quantize(model, data, dynamic_ranges=True, progress=False)
+    assert list(quantized.dynamic) == ["linear"]
+    pairs = [node for node in quantized.proto.graph.node if node.op_type == "QuantizeLinear"]
+    assert pairs, "the product of two activations keeps its pairs"
+
+
+def test_profiles_of_other_engines_and_formats_by_hand_stay_static():
+    data = rows(32, 2.0)
+    assert not intact.quantize(net(), data, profile="tensorrt", progress=False).dynamic
+    assert not intact.quantize(net(), data, activations="int8", progress=False).dynamic
+    by_hand = intact.quantize(net(), data, overrides={"linear0": {"range": [-9, 9]}}, progress=False)
+    assert "linear0" not in by_hand.dynamic
+
+
+def test_a_word_that_is_no_switch_is_refused():
+    with pytest.raises(intact.QuantValueError, match="dynamic_ranges"):
+        intact.quantize(net(), rows(4, 0.0), dynamic_ranges="sometimes", progress=False)
