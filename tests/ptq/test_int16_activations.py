@@ -50,7 +50,7 @@ def rows() -> np.ndarray:
 
 
 def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:
-    return quantize(model, data, progress=False, **{"equalization": False} | options)
+    return quantize(model, data, progress=False, **{"equalization": False, "dynamic_ranges": False} | options)
 
 
 def types(result: QuantizedModel) -> dict[str, set[int]]:

@@ -182,7 +182,7 @@ def test_the_file_does_not_depend_on_batches_or_their_order(
 
 def test_the_statistics_serve_the_model_as_it_was(build: Any, tokens: np.ndarray) -> None:
     model = block(build)
-    result = quantize(model, tokens, progress=False)
+    result = quantize(model, tokens, dynamic_ranges=False, progress=False)
     again = quantize(model, result.calibration, method="max")
     assert result.smoothed == ["n"] and again.smoothed == []
     assert again.ranges["n"][1] > 2 * result.ranges["n.smoothed"][1]
@@ -194,7 +194,7 @@ def test_overrides_of_a_tensor_stay_with_it(build: Any, tokens: np.ndarray) -> N
 
 
 def test_ranges_are_compared_with_corrected_biases(build: Any, tokens: np.ndarray) -> None:
-    result = quantize(block(build), tokens, progress=False, bias_correction=True)
+    result = quantize(block(build), tokens, dynamic_ranges=False, progress=False, bias_correction=True)
     assert set(result.errors) == {"least expected error", *METHODS, "without corrected biases"}
     compared = {k: v for k, v in result.errors.items() if k != "without corrected biases"}
     clearly = 2 * min(compared.values()) < compared["max"]

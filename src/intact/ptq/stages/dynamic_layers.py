@@ -16,6 +16,7 @@ from intact.ptq.blocks import BlockFormat, find_linear_layers, round_to_nearest,
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_ranges import QuantizedWeight
 from intact.ptq.scope.quantization_targets import Target
+from intact.ptq.scope.settings import LayerSettings
 from intact.ptq.stages.bias_correction import drop_added
 from intact.ptq.stages.int16_activations import note_reasons, readers_behind, with_reason
 
@@ -54,7 +55,7 @@ def dynamic_groups(state: State) -> list[DynamicGroup]:
     shares, and whose formats nobody asked for by hand.
     """
     layers, _ = find_linear_layers(state.model)
-    free = [t for t in state.targets if t.format in _FREE and t.settings == state.settings.layer]
+    free = [target for target in state.targets if _is_free(target, state.settings.layer)]
     weights = {read for target in free if target.site.role == "weight" for read in target.readers}
     names = {layer.node.name or "" for layer in layers if not layer.path and not layer.twins}
     names = {name for name in names if (name, 1) in weights}
@@ -70,6 +71,12 @@ def dynamic_groups(state: State) -> list[DynamicGroup]:
             if reading and reading <= names and is_apart:
                 groups.append(DynamicGroup(read, tuple(sorted(reading, key=order.__getitem__))))
     return groups
+
+
+def _is_free(target: Target, layer: LayerSettings) -> bool:
+    """Return whether a target is as the settings of all layers say, but for the profile's own 8 bits."""
+    as_asked = replace(target.settings, activations=layer.activations)
+    return target.format in _FREE and as_asked == layer
 
 
 def _are_read_by(reading: Sequence[Node], value: str) -> bool:
