@@ -246,6 +246,7 @@ def _show_result(result: QuantizedModel, model: Path, out: Path, as_json: bool, 
     layers, warnings = layers_of(result), warnings_of(result)
     bits16 = across(result, lambda part: part.bits16)
     in_float = across(result, lambda part: part.in_float)
+    dynamic = across(result, lambda part: part.dynamic)
     advice = _advice(result) if advised else ""
     before, after = size_with_data(model), size_with_data(out)
     if as_json:
@@ -258,7 +259,7 @@ def _show_result(result: QuantizedModel, model: Path, out: Path, as_json: bool, 
             "top1": {n: {"same": s, "of": of, "expected": expected.get(n)} for n, (s, of) in top1.items()},
             "chosen": result.chosen or None, "methods": result.methods, "ranges": result.ranges,
             "bias_corrected": result.corrected, "equalized": result.equalized,
-            "smoothed": result.smoothed, "bits16": bits16, "in_float": in_float,
+            "smoothed": result.smoothed, "bits16": bits16, "in_float": in_float, "dynamic": dynamic,
             "not_equalized": result.not_equalized or None,
             "images": shared_options.images_of(result.calibration) or None,
             "relative_errors": result.errors, "warnings": warnings, "advice": advice or None,
@@ -273,11 +274,11 @@ def _show_result(result: QuantizedModel, model: Path, out: Path, as_json: bool, 
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
     for prepared in shared_options.images_of(result.calibration):
         say(shared_options.preparation_note(prepared))
-    for what, named in (("16 bits for", bits16), ("in float", in_float)):
+    for what, named in (("16 bits for", bits16), ("in float", in_float), ("", dynamic)):
         for name, why in list(named.items())[:_SHOWN]:
-            say(f"{what} {name}: {why}")
+            say(f"{what} {name}: {why}".lstrip())
         if len(named) > _SHOWN:
-            say(f"{what} {len(named) - _SHOWN:,} more: --json has them all")
+            say(f"{what or 'dynamic ranges for'} {len(named) - _SHOWN:,} more: --json has them all")
     for sentence in result.statements:
         say(sentence)
     if advice:
