@@ -31,7 +31,7 @@ from intact.engine.files.verified import OtherForm, Verified
 from intact.engine.model_pieces import MOST, Joined, Piece, join_models, views_of
 from intact.engine.plan import Plan, SelfTest
 from intact.engine.shapes import borrow
-from intact.engine.steps import KINDS, FallbackSubgraph, Step, Tensor
+from intact.engine.steps import KINDS, FallbackSubgraph, Gather, Step, Tensor
 from intact.errors import FileFormatError, QuantValueError, require_path
 from intact.kernels import crc32
 from intact.layer import Layer
@@ -140,7 +140,7 @@ def save(
         path: The file.
         plan: The plan.
         packed: Arrays by (constant, kernel), for machines on which these kernels are chosen. Left out of
-            constants that are held in fewer bits than they have.
+            constants that are held in fewer bits than they have, or that rows are gathered of.
         timings: What was measured of the plan's layers, for the machines that it was measured on.
 
     Raises:
@@ -149,9 +149,12 @@ def save(
     packed = {} if packed is None else packed
     constants = {name: np.asarray(borrow(plan, name), order="C") for name in sorted(plan.constants)}
     stored = {name: few for name, array in constants.items() if (few := _in_fewer_bits(plan, name, array))}
+    # Of a table that rows are gathered of, a run reads the constant itself: what is packed comes on top.
+    gathered = {step.x for step in plan.steps if isinstance(step, Gather)}
     pieces = {
         key: np.ascontiguousarray(packed[key]) for key in sorted(packed)
-        if key[0] not in stored or _is_as_small(packed[key], stored[key[0]])
+        if (key[0] not in stored or _is_as_small(packed[key], stored[key[0]]))
+        and (key[0] not in gathered or 2 * packed[key].nbytes <= constants[key[0]].nbytes)
     }  # fmt: skip
     _require_plain(constants)
     _require_plain(pieces)

@@ -24,6 +24,7 @@ from intact.engine.lower.passes.qdq_propagation import STAYS, moves_codes
 from intact.engine.lower.passes.shared_constants import share_constants
 from intact.engine.lower.passes.skip_unread_rows import choose_rows
 from intact.engine.lower.passes.stored_weights import store_codes
+from intact.engine.lower.passes.tied_tables import tie_tables
 from intact.engine.lower.pipeline import AFTER, before_placement
 from intact.engine.lower.rules.select import select
 from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
@@ -272,6 +273,7 @@ STAGES = (
     LoweringStage("compute in front of transposes", _on_plan(hoist_numbers)),
     LoweringStage("skip rows that nobody reads", _on_plan(choose_rows)),
     LoweringStage("share constants", _on_plan(share_constants)),
+    LoweringStage("gather rows of weights", _on_plan(tie_tables)),
     LoweringStage("name layers", _name_layers),
     LoweringStage("keep the model for open sizes", _keep_model),
     LoweringStage("check the plan", _check_plan),

@@ -1,0 +1,96 @@
+"""Let a table of codes that rows are gathered of share the constant of a layer that multiplies by it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.plan import Plan
+from intact.engine.steps import Binary, BlockGather, Elementwise, Gather, Step, Tensor
+from intact.engine.steps.base.wiring import constants, reads
+
+__all__ = ["tie_tables"]
+
+
+def tie_tables(plan: Plan) -> Plan:
+    """Gather rows of a layer's int8 weight, where a table of codes in blocks is the same but for its sign.
+
+    Before: ``BlockGather`` of uint8 codes, and ``Linear`` with an int8 weight of as many rows.
+    After: ``Gather`` of the weight, a cast to float32, and ``Binary`` "mul" by the scales of these rows.
+
+    Guards: 8 bits, one scale a row, no minima, zero points in the middle; nothing but gathers reads the
+    codes. Then ``fl32(q - 128) * s`` of the codes is ``fl32(w) * s`` of the weight, bit for bit.
+    """
+    weights: dict[bytes, str] | None = None
+    names = {*plan.tensors, *plan.constants}
+    steps, tensors, is_changed = list[Step](), dict(plan.tensors), False
+    others = Counter(
+        name
+        for step in plan.steps
+        if not isinstance(step, BlockGather)
+        for name in (*reads(step), *constants(step))
+    )
+    for step in plan.steps:
+        weight = None
+        if isinstance(step, BlockGather) and _has_plain_rows(plan, step) and not others[step.weight]:
+            weights = _int8_weights(plan) if weights is None else weights
+            weight = weights.get(_digest(plan.constants[step.weight].view(np.uint8) ^ np.uint8(128)))
+        if weight is None:
+            steps.append(step)
+            continue
+        assert isinstance(step, BlockGather)
+        is_changed = True
+        for part in _gather_and_scale(plan, step, weight, names):
+            if isinstance(part, Tensor):
+                tensors[part.name] = part
+            else:
+                steps.append(part)
+    if not is_changed:
+        return plan
+    named = {name for step in steps for name in (*reads(step), *constants(step))}
+    kept = {name: array for name, array in plan.constants.items() if name in named or name == plan.model}
+    return replace(plan, steps=tuple(steps), tensors=tensors, constants=kept)
+
+
+def _has_plain_rows(plan: Plan, step: BlockGather) -> bool:
+    others = step.zero_points, step.minima, step.sub_scales, step.sub_minima, step.table
+    return step.bits == 8 and plan.constants[step.scales].shape[1] == 1 and not any(others)
+
+
+def _int8_weights(plan: Plan) -> dict[bytes, str]:
+    """Return the int8 constants of two axes, by the digest of their bytes and shape."""
+    arrays = {
+        name: array for name, array in plan.constants.items() if array.dtype == np.int8 and array.ndim == 2
+    }
+    return {_digest(array): name for name, array in reversed(arrays.items())}
+
+
+def _digest(array: NDArray[Any]) -> bytes:
+    return blake2b(array.tobytes(), digest_size=16, key=f"{array.shape}".encode()).digest()
+
+
+def _gather_and_scale(plan: Plan, step: BlockGather, weight: str, names: set[str]) -> Iterator[Tensor | Step]:
+    """Yield the steps in place of a gather, and the tensors between them."""
+    shape = plan.tensors[step.y].shape
+
+    def between(what: str, dtype: str, last: int) -> Tensor:
+        name = f"{step.y}.{what}"
+        while name in names:
+            name += "_"
+        names.add(name)
+        return Tensor(name, dtype, (*shape[:-1], last))
+
+    codes, rows = between("codes", "int8", step.inputs), between("reals", "float32", step.inputs)
+    scales = between("scales", "float32", 1)
+    yield from (codes, rows, scales)
+    who = step.name, step.nodes
+    yield Gather(*who, weight, step.index, codes.name)
+    yield Elementwise(*who, "cast", (codes.name,), rows.name)
+    yield Gather(*who, step.scales, step.index, scales.name)
+    yield Binary(*who, "mul", rows.name, scales.name, step.y)
