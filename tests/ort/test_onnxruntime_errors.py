@@ -61,6 +61,21 @@ def test_any_number_of_rows_is_answered(model: Path, rows: int) -> None:
     assert record.declined_runs == (rows == 0)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinities_are_answered_in_float(model: Path, value: float) -> None:
+    session = session_of(model)
+    x = X.copy()
+    x[1, 2] = value
+    before = session.run(None, {"x": x})
+    registry.clear()
+    session = session_of(model)
+    swap(session)
+    for left, right in zip(session.run(None, {"x": x}), before, strict=True):
+        np.testing.assert_array_equal(left, right)
+    (record,) = intact.ort.status()
+    assert (record.engine_runs, record.declined_runs) == (0, 1)
+
+
 def test_lists_and_other_memory_orders_are_answered(model: Path) -> None:
     session = session_of(model)
     (x,) = batches(1, seed=3)

@@ -62,6 +62,8 @@ def identify(source: str | os.PathLike[str] | bytes) -> ModelIdentity | None:
     """
     sha = hashlib.sha256()
     if isinstance(source, bytes):
+        if _external_files(source, Path()):  # which folder they are in, the session's options say
+            return None
         sha.update(source)
         return ModelIdentity(sha.hexdigest(), None, source, _has_codes(source), len(source), {})
     path = Path(source).absolute()

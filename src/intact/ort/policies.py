@@ -30,7 +30,8 @@ class Policy:
             must give at least.
         agreement: The share of rows, 0 to 1, whose largest score must stay where float has it. It is enough
             for an output of scores that misses `accuracy`.
-        speed: How many times as fast as ONNX Runtime the engine must be on the program's own inputs.
+        speed: How many times as fast as ONNX Runtime the engine must be on the program's own inputs. 0:
+            nothing is timed.
         watch: Different inputs that are seen in float before a model is quantized.
         metric: Compares outputs instead of decibels.
         mode: "auto"; "exact": only models that hold codes already leave ONNX Runtime; "off": none does.

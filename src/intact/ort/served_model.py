@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,7 @@ class ServedModel:
         self._key: str | None = None
         self._errors_in_a_row = 0
         self._has_news = False
+        self._finite_inputs: list[str] = []
         self._verified_outputs: frozenset[str] = frozenset(signature.outputs)
         self._renew()
         self._sessions: WeakSet[Any] = WeakSet()
@@ -190,7 +191,8 @@ class ServedModel:
         """Return the engine's outputs; None where ONNX Runtime has to answer."""
         names = output_names if output_names else self.signature.outputs
         arrays = self.signature.fitting(feed) if options is None else None
-        if arrays is None or not self._verified_outputs.issuperset(names):
+        is_known = arrays is not None and self._verified_outputs.issuperset(names)
+        if arrays is None or not is_known or not self._are_finite(arrays):
             self._last["declined_runs"] += 1
             return None
         try:
@@ -208,6 +210,15 @@ class ServedModel:
             )
             background.submit("check", partial(self._check, ref(session), run))
         return results
+
+    def _are_finite(self, arrays: Mapping[str, NDArray[Any]]) -> bool:
+        """Return whether no input has NaN or infinities, which codes do not have, but where it always may."""
+        with np.errstate(all="ignore"):
+            for name in self._finite_inputs:
+                array = arrays[name]
+                if not np.isfinite(array.sum(dtype=np.float32 if array.itemsize < 4 else None)):
+                    return False
+        return True
 
     def _check(self, session: ref[Any], run: GuardedRun) -> None:
         """Compute a run in float, too, and go back where the engine is not close any more."""
@@ -244,6 +255,10 @@ class ServedModel:
         if result.outputs:
             self._has_news = True
             self._verified_outputs = frozenset(result.outputs)
+        self._finite_inputs = [
+            port.name for port in self.signature.inputs
+            if port.dtype.kind == "f" and port.name not in self.record.infinite_inputs
+        ]  # fmt: skip
         self._engine = result.engine
 
     def stay_float(self, why: str, help: str = "") -> None:
@@ -259,7 +274,8 @@ class ServedModel:
 
     def current_record(self) -> ModelRecord:
         """Return what is to be remembered, with the counts of this process."""
-        record = replace(self.record, **self._last)
+        counts: dict[str, Any] = dict(self._last)
+        record = replace(self.record, **counts)
         if record.state in ("watching", "trying"):
             record.why = self.waits_for() or "being quantized"
         return record
@@ -294,6 +310,7 @@ _FOUND = (
     "agreement",
     "speedup",
     "in_float",
+    "infinite_inputs",
     "tries",
 )
 

@@ -79,11 +79,10 @@ VERBS: dict[str, Callable[..., None]] = {"status": status, "enable": enable, "di
 def _row(record: ModelRecord) -> tuple[str, ...]:
     from intact.ort.records import figure_of_metric, name_of
 
-    is_measured = record.speedup is not None
     return (
         name_of(record), record.program, record.state, f"{record.runs:,}",
         f"{record.engine_runs:,}", f"{record.speedup:.2f}" if record.speedup is not None else "",
-        (figure_of_metric(record) or "equal") if is_measured else "",
+        (figure_of_metric(record) or "equal") if record.candidate else "",
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ def figures_of(record: ModelRecord) -> list[str]:
     words = []
     if record.speedup is not None:
         words.append(f"{record.speedup:.2f} times as fast")
+    if record.candidate:
         words.append("equal outputs" if record.decibels is None else figure_of_metric(record))
     if record.agreement is not None:
         words.append(f"{record.agreement:.2%} of largest scores equal")

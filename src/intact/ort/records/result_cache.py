@@ -36,6 +36,7 @@ class ModelRecord:
         agreement: The least share of equal largest scores; None where no output holds scores.
         speedup: ONNX Runtime's time divided by the engine's.
         in_float: Layers in float, and why.
+        infinite_inputs: Inputs that have had NaN or infinities in float, such as masks.
         runs, engine_runs: All runs of programs that have ended, and those that the engine answered.
         declined_runs: Runs whose inputs the engine cannot take, after the swap.
         errors: Errors of the engine, which ONNX Runtime answered.
@@ -58,6 +59,7 @@ class ModelRecord:
     agreement: float | None = None
     speedup: float | None = None
     in_float: list[str] = field(default_factory=list)
+    infinite_inputs: list[str] = field(default_factory=list)
     runs: int = 0
     engine_runs: int = 0
     declined_runs: int = 0
@@ -165,7 +167,7 @@ class ResultCache:
 
         It ends with the process. Where the system has no locks, everybody has it: the last result stays.
         """
-        descriptor = -1
+        descriptor: int | None = -1
         try:
             descriptor = self._try_lock(key)
             yield descriptor is not None
@@ -212,7 +214,7 @@ def _check_record(values: Any) -> ModelRecord:
     """
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise FileFormatError("record", "another format", f"format {FORMAT}", "remove the file")
-    arguments = {}
+    arguments: dict[str, Any] = {}
     for entry in fields(ModelRecord):
         value = values.get(entry.name, None)
         if entry.name not in values:

@@ -73,7 +73,7 @@ def read_message(file: BinaryIO) -> Message | None:
 
 def _read_array(file: BinaryIO, dtype: str, shape: Sequence[int]) -> NDArray[Any]:
     array = np.empty(shape, np.dtype(dtype))
-    left = memoryview(array.reshape(-1).view(np.uint8))
+    left = memoryview(array.reshape(-1).view(np.uint8).data)
     while len(left):
         count = file.readinto(left)  # type: ignore[attr-defined]
         if not count:

@@ -36,6 +36,7 @@ class TrialJob:
         calibration, holdout: Inputs by name.
         output_names: In the session's order.
         new_shape_share: The share of the program's runs whose shapes come for the first time.
+        is_timed: Whether speed decides; else nothing is timed.
     """
 
     source: str | bytes
@@ -46,6 +47,7 @@ class TrialJob:
     holdout: Sequence[Batch]
     output_names: Sequence[str]
     new_shape_share: float = 0.0
+    is_timed: bool = True
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Candidate:
         name: How it was quantized, in words.
         engine: What runs it; None: it could not be built.
         outputs: Of the hold-out inputs.
-        speedup: ONNX Runtime's time divided by the engine's.
+        speedup: ONNX Runtime's time divided by the engine's; 0 where nothing was timed.
         in_float: Layers in float, and why, one a line.
         failure: Why there is no engine.
     """
@@ -105,7 +107,7 @@ def _candidate(job: TrialJob, name: str, quantize: Callable[[], tuple[Any, list[
     outputs = [
         {key: results[key] for key in job.output_names} for results in (engine.run(b) for b in job.holdout)
     ]
-    return Candidate(name, engine, outputs, _speedup(job, engine), in_float)
+    return Candidate(name, engine, outputs, _speedup(job, engine) if job.is_timed else 0.0, in_float)
 
 
 def _as_is(job: TrialJob) -> tuple[Any, list[str]]:

@@ -132,8 +132,8 @@ def verdict_of(errors: Mapping[str, OutputErrors], rules: Policy) -> Verdict:
         if output.mismatch:
             failures.append(f"output '{name}': {output.mismatch}")
         elif not _is_close(output, rules):
-            share = "" if output.agreement is None else f", {output.agreement:.2%} of largest scores equal"
-            failures.append(f"output '{name}' has {output.decibels:.1f} dB{share}")
+            scores = "" if output.agreement is None else f", {output.agreement:.2%} of largest scores equal"
+            failures.append(f"output '{name}' has {output.decibels:.1f} dB{scores}")
     return Verdict(not failures, decibels, min(shares, default=None), "; ".join(failures[:3]))
 
 

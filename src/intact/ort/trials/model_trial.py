@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from intact.ort.background import background
 from intact.ort.model_identity import ModelIdentity
 from intact.ort.policies import Policy
@@ -134,13 +136,15 @@ class ModelTrial:
         return TrialJob(
             source, signature.threads, signature.level, identity.has_codes,
             [sample.inputs for sample in self._calibration], [sample.inputs for sample in self._holdout],
-            self._outputs, self._samples.new_shape_share,
+            self._outputs, self._samples.new_shape_share, model.rules.speed > 0,
         )  # fmt: skip
 
     def _choose(self, trial: RunningTrial) -> None:
         """Take the first candidate that passes the gate."""
         model = self._model
-        findings = _Findings(replace(model.record, tries=model.record.tries + 1))
+        findings = _Findings(
+            replace(model.record, tries=model.record.tries + 1, infinite_inputs=self._infinite_inputs())
+        )
         while (report := trial.next()) is not None:
             verdict = self._examine(report, findings)
             if verdict is None:
@@ -159,6 +163,15 @@ class ModelTrial:
             findings.reasons.append("the process that quantizes ended before its work")
         self._refuse(findings)
 
+    def _infinite_inputs(self) -> list[str]:
+        """Return the inputs that were not finite in a run that was watched."""
+        return sorted({
+            name
+            for sample in self._samples.samples
+            for name, array in sample.inputs.items()
+            if array.dtype.kind == "f" and not np.isfinite(array).all()
+        })  # fmt: skip
+
     def _examine(self, report: CandidateReport, findings: _Findings) -> Verdict | None:
         """Compare a candidate's outputs with float's; None where it has none."""
         if report.failure:
@@ -173,7 +186,8 @@ class ModelTrial:
         findings.reasons.append(f"{report.name}: {'; '.join(words)}")
         findings.record = replace(
             findings.record, candidate=report.name, metric=rules.metric_name, agreement=verdict.agreement,
-            decibels=_finite(verdict.decibels), speedup=round(report.speedup, 4), in_float=report.in_float,
+            decibels=_finite(verdict.decibels), speedup=round(report.speedup, 4) or None,
+            in_float=report.in_float,
         )  # fmt: skip
         return verdict
 

@@ -15,7 +15,7 @@ Arrays = Mapping[str, NDArray[Any]]
 HOLDOUT_STEP = 3
 """Every third input is kept from calibration, and compares the engine with float."""
 _SETTLED_GROWTH = 0.25
-_COST_SHARE = 0.06
+_COST_SHARE = 0.03
 """The time of watching, as a share of the time that the program's runs take."""
 _MOST_RUNS = 8
 
@@ -78,8 +78,7 @@ class SampleStore:
             return
         self._checksums.add(checksum)
         self._free_bytes -= nbytes
-        copies = [{name: np.array(array) for name, array in arrays.items()} for arrays in (inputs, outputs)]
-        self.samples.append(RunSample(*copies, nbytes))
+        self.samples.append(RunSample(_copy(inputs), _copy(outputs), nbytes))
         self._growth.append(self._widen({**inputs, **{f"output {n}": a for n, a in outputs.items()}}))
 
     @property
@@ -133,9 +132,13 @@ def split_holdout(samples: Sequence[RunSample]) -> tuple[list[RunSample], list[R
     return [s for i, s in enumerate(samples) if i % HOLDOUT_STEP != HOLDOUT_STEP - 1], holdout
 
 
+def _copy(arrays: Arrays) -> dict[str, NDArray[Any]]:
+    return {name: np.array(array) for name, array in arrays.items()}
+
+
 def _checksum(arrays: Arrays) -> int:
     checksum = 0
     for name, array in arrays.items():
         checksum = zlib.crc32(f"{name} {array.shape}".encode(), checksum)
-        checksum = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), checksum)
+        checksum = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, checksum)
     return checksum

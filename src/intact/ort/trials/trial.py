@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 
 from intact.errors import UnsupportedError
 from intact.ort.trials.array_messages import Batch, Message, read_message, write_message
 from intact.ort.trials.candidates import TrialJob, candidates, describe_error
+
+if TYPE_CHECKING:
+    from intact.engine import Engine
 
 _START = "import sys; sys.path[:] = {paths!r}; from intact.ort.trials.trial_main import main; main()"
 
@@ -52,7 +56,7 @@ class ThreadTrial(RunningTrial):
 
     def __init__(self, job: TrialJob) -> None:
         self._candidates = candidates(job)
-        self._engine = None
+        self._engine: Engine | None = None
         self._is_stopped = False
 
     def next(self) -> CandidateReport | None:
@@ -99,7 +103,8 @@ class ProcessTrial(RunningTrial):
         self._has_begun = False
         self._is_alive = True
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._questions, self._answers = self._process.stdin, self._process.stdout
+        self._questions = cast("BinaryIO", self._process.stdin)
+        self._answers = cast("BinaryIO", self._process.stdout)
         self._is_alive = self._tell(_message_of(job))
 
     def next(self) -> CandidateReport | None:
@@ -153,6 +158,7 @@ def _message_of(job: TrialJob) -> Message:
         "source": "" if isinstance(job.source, bytes) else job.source,
         "threads": job.threads, "level": job.level, "has_codes": job.has_codes,
         "output_names": list(job.output_names), "new_shape_share": job.new_shape_share,
+        "is_timed": job.is_timed,
     }  # fmt: skip
     return Message(values, batches)
 

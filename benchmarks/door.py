@@ -1,0 +1,267 @@
+"""Runs packages that call onnxruntime and ship their weights, with and without `intact.ort`.
+
+    python -m venv build/door-packages
+    build/door-packages/bin/pip install magika rapidocr-onnxruntime ddddocr nudenet faster-whisper akiki .
+    python benchmarks/door.py --python build/door-packages/bin/python [NAME ...]
+
+Each package is called through its public interface, in a process of its own, on inputs that are drawn here: once
+with onnxruntime alone, once with the door and an empty cache. Printed for each: what became of its models, the
+time of its sessions relative to ONNX Runtime's (the median of `TIMED` rounds), how much of its results agrees,
+runs until the engine answers, memory of both processes, and why models stayed in float.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+import numpy as np
+
+WATCHED, TIMED = 60, 15
+"""Rounds at most until models are quantized, and rounds that are timed: all with inputs of their own."""
+WORDS = [
+    "invoice",
+    "total",
+    "amount",
+    "date",
+    "paper",
+    "water",
+    "2024",
+    "signal",
+    "noise",
+    "winter",
+    "garden",
+    "17:45",
+    "model",
+    "river",
+]
+
+Work = Callable[[int], Any]
+
+
+def text_image(seed: int, width: int = 480, height: int = 160, lines: int = 3) -> np.ndarray:
+    """Return an image [height, width, 3] in uint8 with lines of random words."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    rng = np.random.default_rng(seed)
+    shade = int(rng.integers(200, 256))
+    image = Image.new("RGB", (width, height), (shade, shade, shade))
+    draw = ImageDraw.Draw(image)
+    for line in range(lines):
+        font = ImageFont.load_default(int(rng.integers(20, 34)))
+        words = " ".join(rng.choice(WORDS, 3))
+        draw.text((int(rng.integers(5, 30)), 6 + line * height // lines), words, fill=(0, 0, 0), font=font)
+    return np.asarray(image)
+
+
+def png(array: np.ndarray) -> bytes:
+    """Return an image's bytes as PNG."""
+    import io
+
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def sound(seed: int, seconds: float) -> np.ndarray:
+    """Return samples of bursts of harmonics over noise, float32 at 16 kHz."""
+    rng = np.random.default_rng(seed)
+    moments = np.arange(int(16000 * seconds)) / 16000
+    pitch = rng.uniform(90, 250)
+    voice = sum(np.sin(2 * np.pi * pitch * k * moments + rng.uniform(0, 6)) / k for k in range(1, 12))
+    gate = np.sin(2 * np.pi * rng.uniform(0.5, 1.5) * moments) > 0
+    noise = rng.standard_normal(len(moments))
+    return (0.1 * voice * gate + 0.01 * noise).astype(np.float32)
+
+
+def magika() -> Work:
+    """Identify the type of files."""
+    from magika import Magika
+
+    identifier = Magika()
+
+    def work(seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        code = "\n".join(f"def {w}(x):\n    return x + {seed}" for w in rng.choice(WORDS, 60) if w.isalpha())
+        page = "".join(f"<p>{w}</p>\n" for w in rng.choice(WORDS, 200))
+        contents = (code.encode(), page.encode(), rng.bytes(3000))
+        results = [identifier.identify_bytes(content) for content in contents]
+        return [str(result.output.label) for result in results]
+
+    return work
+
+
+def rapidocr() -> Work:
+    """Find and read lines of text."""
+    from rapidocr_onnxruntime import RapidOCR
+
+    reader = RapidOCR()
+
+    def work(seed: int) -> Any:
+        found, _ = reader(text_image(seed))
+        return [line[1] for line in found or []]
+
+    return work
+
+
+def ddddocr() -> Work:
+    """Read a captcha."""
+    import ddddocr
+
+    reader = ddddocr.DdddOcr(show_ad=False)
+    return lambda seed: [reader.classification(png(text_image(seed, 160, 60, 1)))]
+
+
+def ddddocr_boxes() -> Work:
+    """Find objects in a captcha."""
+    import ddddocr
+
+    reader = ddddocr.DdddOcr(det=True, ocr=False, show_ad=False)
+    return lambda seed: [len(reader.detection(png(text_image(seed, 320, 160, 3))))]
+
+
+def nudenet() -> Work:
+    """Detect classes of an image."""
+    from nudenet import NudeDetector
+
+    detector = NudeDetector()
+    return lambda seed: [len(detector.detect(text_image(seed, 320, 320, 6)))]
+
+
+def silero() -> Work:
+    """Probabilities of speech, in faster-whisper."""
+    from faster_whisper.vad import get_vad_model
+
+    model = get_vad_model()
+    return lambda seed: np.asarray(model(sound(seed, 4.096))).ravel().tolist()
+
+
+def akiki() -> Work:
+    """Probabilities of speech in a stream."""
+    import akiki
+
+    def work(seed: int) -> Any:
+        with akiki.VAD() as detector:
+            return [frame.speech_probability for frame in detector.push(sound(seed, 1.024).tolist())]
+
+    return work
+
+
+PACKAGES: dict[str, Callable[[], Work]] = {
+    "magika": magika, "rapidocr": rapidocr, "ddddocr": ddddocr, "ddddocr-boxes": ddddocr_boxes,
+    "nudenet": nudenet, "silero": silero, "akiki": akiki,
+}  # fmt: skip
+
+
+def run_package(name: str, has_door: bool) -> dict[str, Any]:
+    """Run a package in this process; return its results, seconds and records."""
+    import onnxruntime
+
+    if has_door:
+        import intact.ort
+
+        intact.ort.install()
+    seconds = 0.0
+    inner = onnxruntime.InferenceSession.run
+
+    def timed_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal seconds
+        begin = time.perf_counter()
+        try:
+            return inner(self, *args, **kwargs)
+        finally:
+            seconds += time.perf_counter() - begin
+
+    onnxruntime.InferenceSession.run = timed_run
+    work = PACKAGES[name]()
+    for seed in range(1000, 1000 + WATCHED):
+        work(seed)
+        if not has_door and seed >= 1003:
+            break
+        if has_door and all(record.state not in ("watching", "trying") for record in intact.ort.status()):
+            break
+        if has_door:
+            intact.ort.wait()
+    results, times = [], []
+    for seed in range(TIMED):
+        seconds = 0.0
+        results.append(work(seed))
+        times.append(seconds)
+    records = [record.__dict__ for record in intact.ort.status()] if has_door else []
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"results": results, "seconds": median(times), "records": records, "mebibytes": peak}
+
+
+def start(python: str, name: str, has_door: bool) -> dict[str, Any]:
+    """Run a package in a process of its own."""
+    with tempfile.TemporaryDirectory() as cache:
+        source = Path(__file__).parents[1] / "src"
+        environment = {**os.environ, "INTACT_ORT_CACHE": cache, "PYTHONPATH": str(source)}
+        words = [python, __file__, "--run", name, *(["--door"] if has_door else [])]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        raise SystemExit(f"{name}: {done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(lines[-1])
+    return result
+
+
+def agreement(left: list[Any], right: list[Any]) -> str:
+    """Return how much of two lists of results is equal, in words."""
+    flat = [[value for result in results for value in result] for results in (left, right)]
+    if flat[0] and all(isinstance(value, float) for value in flat[0]) and len(flat[0]) == len(flat[1]):
+        signal, noise = np.sum(np.square(flat[0])), np.sum(np.square(np.subtract(*flat)))
+        return "equal" if not noise else f"{10 * math.log10(signal / noise):.1f} dB"
+    equal = sum(a == b for a, b in zip(left, right, strict=True))
+    return f"{equal} of {len(left)} results equal"
+
+
+def show(name: str, plain: dict[str, Any], door: dict[str, Any]) -> float:
+    """Print a package's figures; return the time of its sessions relative to ONNX Runtime's."""
+    ratio = door["seconds"] / max(plain["seconds"], 1e-9)
+    print(
+        f"{name}: {ratio:.2f} of ONNX Runtime's time ({1e3 * plain['seconds']:.1f} ms a round),"
+        f" {agreement(plain['results'], door['results'])}, {door['mebibytes']:.0f} MiB instead of"
+        f" {plain['mebibytes']:.0f}"
+    )
+    for record in door["records"]:
+        figures = (
+            f"{record['runs_until_engine']} runs until int8" if record["state"] == "int8" else record["why"]
+        )
+        speedup = "" if record["speedup"] is None else f", {record['speedup']:.2f} times as fast"
+        print(f"    {Path(record['file']).name or 'bytes'}: {record['state']}{speedup}, {figures[:300]}")
+    return ratio
+
+
+def main() -> None:
+    """Measure the packages that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--run")
+    parser.add_argument("--door", action="store_true")
+    options = parser.parse_args()
+    if options.run:
+        print(json.dumps(run_package(options.run, options.door)), flush=True)
+        return
+    ratios = []
+    for name in options.names or PACKAGES:
+        ratios.append(show(name, start(options.python, name, False), start(options.python, name, True)))
+    print(f"geometric mean {geometric_mean(ratios):.2f}, largest {max(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
