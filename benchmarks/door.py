@@ -4,10 +4,10 @@
     build/door-packages/bin/pip install magika rapidocr-onnxruntime ddddocr nudenet faster-whisper akiki .
     python benchmarks/door.py --python build/door-packages/bin/python [NAME ...]
 
-Each package is called through its public interface, in a process of its own, on inputs that are drawn here: once
-with onnxruntime alone, once with the door and an empty cache. Printed for each: what became of its models, the
-time of its sessions relative to ONNX Runtime's (the median of `TIMED` rounds), how much of its results agrees,
-runs until the engine answers, memory of both processes, and why models stayed in float.
+Each package is called through its public interface, in a process of its own, on inputs that are drawn
+here: once with onnxruntime alone, once with the door and an empty cache. Printed for each: what became of its models,
+the time of its sessions relative to ONNX Runtime's (the median of `TIMED` rounds), how much of its results
+agrees, runs until the engine answers, memory of both processes, and why models stayed in float.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def rapidocr() -> Work:
     reader = RapidOCR()
 
     def work(seed: int) -> Any:
-        found, _ = reader(text_image(seed))
-        return [line[1] for line in found or []]
+        lines, _ = reader(text_image(seed))
+        return [line[1] for line in lines or []]
 
     return work
 
@@ -177,7 +177,7 @@ def run_package(name: str, has_door: bool) -> dict[str, Any]:
     seconds = 0.0
     inner = onnxruntime.InferenceSession.run
 
-    def timed_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def run_and_time(self: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal seconds
         begin = time.perf_counter()
         try:
@@ -185,7 +185,7 @@ def run_package(name: str, has_door: bool) -> dict[str, Any]:
         finally:
             seconds += time.perf_counter() - begin
 
-    onnxruntime.InferenceSession.run = timed_run
+    onnxruntime.InferenceSession.run = run_and_time
     work = PACKAGES[name]()
     for seed in range(1000, 1000 + WATCHED):
         work(seed)

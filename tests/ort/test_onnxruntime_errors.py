@@ -82,6 +82,8 @@ def test_lists_and_other_memory_orders_are_answered(model: Path) -> None:
     swap(session)
     y = session.run(["y"], {"x": x})[0]
     np.testing.assert_array_equal(session.run(["y"], {"x": np.asfortranarray(x)})[0], y)
+    np.testing.assert_array_equal(session.run(["y"], {"x": x.tolist()})[0], y)
+    assert intact.ort.status()[0].engine_runs == 3
     wide = np.zeros((16, 2 * WIDTH), np.float32)
     wide[:, ::2] = x
     np.testing.assert_array_equal(session.run(["y"], {"x": wide[:, ::2]})[0], y)

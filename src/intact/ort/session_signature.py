@@ -51,13 +51,15 @@ class SessionSignature:
     def fitting(self, feed: Any) -> dict[str, NDArray[Any]] | None:
         """Return the arrays of a run, in order; None where ONNX Runtime has to look at them.
 
-        It takes arrays of exactly these dtypes and sizes, and nothing else; its errors are its own.
+        It takes arrays of exactly these dtypes and sizes, and lists of numbers; its errors are its own.
         """
         if not isinstance(feed, Mapping) or len(feed) != len(self.inputs):
             return None
         arrays = {}
         for port in self.inputs:
             array = feed.get(port.name)
+            if isinstance(array, list):
+                array = _array_of_list(array, port.dtype)
             if not isinstance(array, np.ndarray) or array.dtype != port.dtype or not array.size:
                 return None
             if len(array.shape) != len(port.shape):
@@ -67,6 +69,23 @@ class SessionSignature:
                     return None
             arrays[port.name] = array
         return arrays
+
+
+def _array_of_list(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return the array that ONNX Runtime makes of a list; None where numbers would change, or are none."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        return None
+    if array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and dtype.kind != "f"):
+        return None
+    if dtype.kind not in "iuf":
+        return None
+    if dtype.kind in "iu" and array.size:
+        limits = np.iinfo(dtype)
+        if array.min() < limits.min or array.max() > limits.max:
+            return None
+    return array.astype(dtype)
 
 
 def signature_of(session: Any) -> SessionSignature | str:
