@@ -5,9 +5,9 @@
     python benchmarks/door.py --python build/door-packages/bin/python [NAME ...]
 
 Each package is called through its public interface, in a process of its own, on inputs that are drawn
-here: once with onnxruntime alone, once with the door and an empty cache. Printed for each: what became of its models,
-the time of its sessions relative to ONNX Runtime's (the median of `TIMED` rounds), how much of its results
-agrees, runs until the engine answers, memory of both processes, and why models stayed in float.
+here: once with onnxruntime alone, once with the door and an empty cache. Printed for each: what became of
+its models, the time of its sessions relative to ONNX Runtime's (the median of `TIMED` rounds), how much of
+its results agrees, runs until the engine answers, memory, and why models stayed in float.
 """
 
 from __future__ import annotations
