@@ -43,7 +43,15 @@ Records = list[dict[str, Any]]
 
 
 def write(path: str | os.PathLike[str], stats: Mapping[str, Stats], provenance: Records) -> None:
-    """Write a `.calib` file, whole or not at all."""
+    """Write a `.calib` file, whole or not at all.
+
+    Args:
+        path: Of the file.
+        stats: Histograms and ranges by name of the tensor.
+        provenance: Records of JSON values.
+    Raises:
+        FileAccessError: The file cannot be written.
+    """
     body: dict[str, Any] = {"tensors": [], "provenance": provenance}
     arrays: dict[str, NDArray] = {}
     for name, statistic in stats.items():

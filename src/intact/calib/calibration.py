@@ -64,6 +64,11 @@ class Calibration(MutableMapping[str, Stats]):
     def collect(self, name: str, x: ArrayLike, *, axis: int | None = None, threads: int = 1) -> None:
         """Count `x` in the histogram called `name`, which is made with `axis` if it is new.
 
+        Args:
+            name: Of the tensor.
+            x: Real numbers, any shape that has `axis`.
+            axis: That keeps a histogram for each index; None: one in all.
+            threads: Of the kernel.
         Raises:
             CalibrationError: As for `Histogram.collect`; names the tensor.
         """

@@ -193,6 +193,11 @@ def check_method(
 ) -> tuple[Method, MethodOptions]:
     """Return the method called `method` and its options, after a check that they fit statistic and grid.
 
+    Args:
+        stats: A Histogram or Range.
+        spec: The grid.
+        method: Its name.
+        options: Of `amax_of`, by name.
     Raises:
         CalibrationError: The method needs a Histogram, and `stats` is none.
         UnsupportedError: The grid has no such method.

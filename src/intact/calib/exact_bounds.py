@@ -67,7 +67,13 @@ class Bounds:
             _require_countable(np.array([counted]))
 
     def add(self, low: float, high: float, size: int, nonfinite: int) -> None:
-        """Add the bounds of `size` values to one granule; call `require_room` first."""
+        """Add the bounds of `size` values to one granule; call `require_room` first.
+
+        Args:
+            low, high: Smallest and largest finite value.
+            size: Number of values, others included.
+            nonfinite: How many of them are NaN or infinite.
+        """
         # Adding 0 makes +0 of -0, see `_positive_zeros`.
         if low < self.low[0]:
             self.low = np.array([low + 0.0], np.float32)
@@ -77,7 +83,14 @@ class Bounds:
         self.nonfinite = self.nonfinite + nonfinite
 
     def set(self, index: int, low: float, high: float, size: int, nonfinite: int) -> None:
-        """Fill one entry of a one-dimensional set of bounds; `size` counts all its values."""
+        """Fill one entry of a one-dimensional set of bounds; `size` counts all its values.
+
+        Args:
+            index: The entry.
+            low, high: Smallest and largest finite value.
+            size: Number of values, others included.
+            nonfinite: How many of them are NaN or infinite.
+        """
         self.low[index], self.high[index] = _positive_zeros(np.array([low, high], np.float32))
         self.count[index], self.nonfinite[index] = size - nonfinite, nonfinite
 
@@ -117,6 +130,11 @@ def _require_countable(count: NDArray[np.int64]) -> None:
 def measure(x: NDArray, axes: Axis, policy: NonFinite, threads: int) -> Bounds:
     """Return the bounds of `x` for every index of `axes`, by one read and no copy where all is finite.
 
+    Args:
+        x: Real numbers, any shape.
+        axes: That are kept; None: none.
+        policy: For NaN and infinities: "raise" or "count".
+        threads: Of the kernel.
     Raises:
         CalibrationError: `x` holds NaN or infinities and `policy` is "raise".
     """
@@ -218,7 +236,15 @@ def require_same_axis(mine: Axis, other: Axis) -> None:
 
 
 def take(arrays: Mapping[str, NDArray], name: str, dtype: type, shape: tuple[int, ...]) -> NDArray:
-    """Return the array called `name`, a copy in native byte order, after its dtype and shape were checked."""
+    """Return the array called `name`, a copy in native byte order, after its dtype and shape were checked.
+
+    Args:
+        arrays: Of a file.
+        name: Which.
+        dtype, shape: That it must have.
+    Raises:
+        CalibrationError: It is missing, or has another dtype or shape.
+    """
     require(name in arrays, name, "nothing", f"{np.dtype(dtype)} of shape {shape}")
     array = arrays[name]
     got = f"{array.dtype} of shape {array.shape}"

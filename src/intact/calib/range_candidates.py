@@ -99,6 +99,11 @@ def by_method(
 ) -> dict[Key, ChosenRange]:
     """Return the ranges of all tensors: by `method` where "auto" is requested, else by the requested
     method.
+
+    Args:
+        candidates: Ranges of each tensor by method.
+        methods: What is requested for each tensor.
+        method: For those with "auto".
     """
     return {key: candidates[key].by(method if m == "auto" else m) for key, m in methods.items()}
 
@@ -142,7 +147,13 @@ def expected_error(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[Ar
 
 
 def expected_sqnr(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
-    """Return the signal to quantization noise ratio in dB, 10 log10(E x^2 / E err^2); inf without error."""
+    """Return the signal to quantization noise ratio in dB, 10 log10(E x^2 / E err^2); inf without error.
+
+    Args:
+        stats: Of the tensor.
+        spec: The grid.
+        amax: The largest magnitude, or both ends, float32 of the shape of the scales.
+    """
     quantization_error = QuantizationError(stats, spec)
     error, signal = quantization_error.mean_square(amax), quantization_error.signal
     if error == 0:

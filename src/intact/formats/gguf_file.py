@@ -179,6 +179,12 @@ def write_gguf(
 def tensor_bytes(name: str, target: GgufTensor, tensor: Tensor | Bytes) -> Bytes:
     """Return the bytes of a tensor of the type that `target` says.
 
+    Args:
+        name: Of the tensor.
+        target: Its type and shape in the file.
+        tensor: Numbers, block weights, or bytes that are copied.
+    Returns:
+        uint8 [bytes].
     Raises:
         QuantValueError: The tensor is of another shape, dtype or grid.
     """

@@ -171,6 +171,11 @@ def with_halves(file: GgufFile | GgufParts, name: str, tensor: Tensor) -> Tensor
     Tensors other than queries and keys, and those of other architectures, are returned as they are.
 
     Source: llama.cpp's convert_hf_to_gguf.py, `permute`.
+
+    Args:
+        file: Whose architecture counts.
+        name: Of the tensor.
+        tensor: Shape [rows, ...], numbers or block weights.
     """
     fields = {key: field.value for key, field in file.metadata.items()}
     family, part = fields.get("general.architecture"), name.rsplit(".", 2)

@@ -73,6 +73,10 @@ class MetadataFields:
     def integer(self, key: str, default: int | None = None, least: int = 0, most: int = _MOST) -> int:
         """Return an integer from `least` to `most`.
 
+        Args:
+            key: Of the field.
+            least, most: Bounds, both allowed.
+            default: For a file that lacks it; None: it must be there.
         Raises:
             FileFormatError: The field is something else, or missing and has no default.
         """
@@ -130,6 +134,10 @@ class MetadataFields:
     def choice(self, key: str, choices: Collection[str], default: str | None = None) -> str:
         """Return a text that is one of `choices`.
 
+        Args:
+            key: Of the field.
+            choices: Texts that are known.
+            default: For a file that lacks it; None: it must be there.
         Raises:
             UnsupportedError: It is another text.
         """
@@ -142,6 +150,10 @@ class MetadataFields:
     def items(self, key: str, kind: type | tuple[type, ...], length: int | None = None) -> list[Any] | None:
         """Return a list of values of one type, None where the field is missing.
 
+        Args:
+            key: Of the field.
+            kind: Type of each value.
+            length: Number of values; None: any.
         Raises:
             FileFormatError: It is something else, or has another length.
         """
@@ -176,6 +188,10 @@ class MetadataFields:
     def require(self, key: str, values: Sequence[Any], reason: str) -> None:
         """Let a field pass that has one of some values, or is missing; with them it changes nothing.
 
+        Args:
+            key: Of the field.
+            values: That change nothing.
+            reason: Why others are refused.
         Raises:
             UnsupportedError: It has another value.
         """

@@ -41,7 +41,13 @@ class ModelComparison:
 
 
 def perplexity(model: LanguageModel, windows: Sequence[NDArray[np.int64]], progress: bool = False) -> float:
-    """Return ``exp`` of the mean of ``-log p`` of the tokens that follow, over windows of a text."""
+    """Return ``exp`` of the mean of ``-log p`` of the tokens that follow, over windows of a text.
+
+    Args:
+        model: Any.
+        windows: Tokens of each window, int64 [length].
+        progress: Draw a progress bar.
+    """
     with Progress("score", len(windows), progress) as bar:
         scores = [model.score(list(window)) for window in bar.over(list(windows))]
     return float(np.exp(-np.concatenate(scores).mean()))
@@ -76,7 +82,13 @@ def compare_models(
 def first_flips(
     first: LanguageModel, other: LanguageModel, prompts: Sequence[str | Sequence[int]], count: int
 ) -> list[int | None]:
-    """Return, for each prompt, the first of `count` greedy tokens that differs; None where none does."""
+    """Return, for each prompt, the first of `count` greedy tokens that differs; None where none does.
+
+    Args:
+        first, other: Models of one tokenizer.
+        prompts: Texts or tokens.
+        count: Tokens that follow each prompt.
+    """
     flips: list[int | None] = []
     for prompt in prompts:
         a, b = (list(model.generate_tokens(prompt, max_tokens=count)) for model in (first, other))
@@ -90,6 +102,13 @@ def token_windows(
 ) -> list[NDArray[np.int64]]:
     """Cut a text into windows of so many tokens.
 
+    Args:
+        model: Whose tokenizer is used.
+        text: Any.
+        length: Tokens of each window.
+        count: Windows, at most; None: all.
+    Returns:
+        int64 [length] each.
     Raises:
         QuantValueError: The text is shorter than one window.
     """

@@ -20,6 +20,14 @@ def prefill(cache: SequenceCache, tokens: Sequence[int], sequence: int = 0, chun
     """Make a sequence a prompt; return the logits behind it, float32 [vocabulary].
 
     What the cache has of its beginning is not run again, and what it has besides is forgotten.
+
+    Args:
+        cache: Of the model.
+        tokens: Of the prompt.
+        sequence: Its row in the cache.
+        chunk: Tokens of one run.
+    Raises:
+        QuantValueError: The prompt is longer than the cache.
     """
     logits = np.empty(0, np.float32)
     for start in range(cache.rewind(tokens, sequence), len(tokens), chunk):

@@ -175,7 +175,15 @@ class _PartialModel:
 
 
 def open_batches(model: Model, data: Any, settings: Settings) -> Iterator[Feeds]:
-    """Open `data` as batches for `model`."""
+    """Open `data` as batches for `model`.
+
+    Args:
+        model: Whose inputs the batches fit.
+        data: As `quantize` takes them.
+        settings: Sizes and number of batches.
+    Raises:
+        QuantValueError: The data do not fit the model.
+    """
     size, number = settings.batch_size, settings.num_batches
     return open_data(data, inputs_of(model), batch_size=size, num_batches=number).batches
 

@@ -104,7 +104,14 @@ class ChoiceScorer:
 
 
 def quantize_choice(model: Model, data: Any, settings: Settings, overrides: Overrides) -> Model:
-    """Quantize with `overrides`; return the float model where nothing is left to quantize."""
+    """Quantize with `overrides`; return the float model where nothing is left to quantize.
+
+    Args:
+        model: Float.
+        data: Calibration data.
+        settings: Of `quantize`.
+        overrides: Of the choice, by pattern.
+    """
     arguments = {
         setting.name: getattr(settings, setting.name) for setting in fields(Settings) if setting.init
     }

@@ -58,7 +58,13 @@ class UniformModel:
     sweep: Sweep
 
     def errors(self, progress: bool, title: str, pool: JobPool | None = None) -> dict[str, float]:
-        """Measure the error of the outputs with each layer alone quantized, by layer name."""
+        """Measure the error of the outputs with each layer alone quantized, by layer name.
+
+        Args:
+            progress: Draw a progress bar.
+            title: Of the bar.
+            pool: Measures in its processes; None: in this one.
+        """
         trials = [Trial(unit.reads) for unit in self.units]
         with Progress(title, len(trials), progress) as bar:
             if pool is None:
@@ -70,7 +76,14 @@ class UniformModel:
 
 
 def quantize_uniformly(model: Model, data: object, settings: Settings, format: LayerFormat) -> UniformModel:
-    """Quantize `model` with `format` for all of its layers."""
+    """Quantize `model` with `format` for all of its layers.
+
+    Args:
+        model: Float.
+        data: Calibration data.
+        settings: Of `quantize`.
+        format: Of every layer.
+    """
     if format.override:
         layer = with_override(settings.layer, "formats", format.override)
         settings = replace(settings, activations=layer.activations, weights=layer.weights)

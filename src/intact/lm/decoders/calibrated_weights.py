@@ -66,7 +66,16 @@ def _layer_names(model: Any) -> list[str]:
 def float_model(
     weights: DecoderWeights, positions: int, bits_of: Mapping[str, str], block: int
 ) -> Any:  # fmt: skip
-    """Build a decoder of floats, but for the roles of `bits_of`, with all types declared."""
+    """Build a decoder of floats, but for the roles of `bits_of`, with all types declared.
+
+    Args:
+        weights: Of the decoder.
+        positions: The longest sequence that it takes.
+        bits_of: Formats by role, as for `weight_encoder`.
+        block: Elements that share a scale.
+    Returns:
+        An onnx-ir model.
+    """
     model = decoder_model(weights, positions, weight_encoder(FLOAT, block, bits_of))
     _declare_floats(model)
     return model

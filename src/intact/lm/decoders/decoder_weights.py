@@ -130,6 +130,12 @@ class DecoderWeights:
     def vector(self, role: str, layer: int = 0, part: str = "weight") -> NDArray[np.float32]:
         """Return the weight of a norm, or a bias.
 
+        Args:
+            role: Such as "norm".
+            layer: Its number.
+            part: "weight" or "bias".
+        Returns:
+            float32 [size].
         Raises:
             FileFormatError: It is not there, or has another shape.
         """

@@ -55,6 +55,10 @@ def folder_special_tokens(sources: ModelFiles) -> SpecialTokens:
 def end_tokens(fields: MetadataFields, key: str, most: int = 2**31 - 1) -> tuple[int, ...]:
     """Return the tokens of a field that has one or a list of them.
 
+    Args:
+        fields: Of a configuration.
+        key: The field.
+        most: The largest number of a token.
     Raises:
         FileFormatError: It is of another kind, or a number is below 0 or above `most`.
     """

@@ -191,6 +191,12 @@ class Fields:
                 raise self.error(name[:80], "is unknown to this server", "unknown_parameter")
 
     def error(self, name: str, what: str, code: str | None = None) -> ProtocolError:
-        """Return an error of a field."""
+        """Return an error of a field.
+
+        Args:
+            name: Of the field.
+            what: What is wrong with it.
+            code: As OpenAI has it; None: none.
+        """
         place = self._where + name
         return ProtocolError(400, f"'{place}' {what}", param=place, code=code)

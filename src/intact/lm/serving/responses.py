@@ -115,7 +115,14 @@ def usage_record(prompt: int, completion: int | None = None) -> dict[str, int]:
 def embedding_body(
     model: str, vectors: Sequence[NDArray[np.float32]], is_base64: bool, tokens: int
 ) -> dict[str, Any]:
-    """Return the body of a response to /v1/embeddings."""
+    """Return the body of a response to /v1/embeddings.
+
+    Args:
+        model: Its name.
+        vectors: float32 [size] each.
+        is_base64: Whether they are written as base64.
+        tokens: Of all texts.
+    """
     data = [
         {"object": "embedding", "index": index, "embedding": _encode(vector, is_base64)}
         for index, vector in enumerate(vectors)

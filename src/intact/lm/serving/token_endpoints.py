@@ -17,6 +17,13 @@ def tokenize_body(record: Any, model: LanguageModel, name: str) -> dict[str, Any
     """Return the tokens of a text: `prompt` of vLLM, or `content` of llama.cpp.
 
     Both begin with the model's first token only where `add_special_tokens` says so, or `add_special`.
+
+    Args:
+        record: The body of the request, as JSON.
+        model: Whose tokenizer is asked.
+        name: Of the model, as requests call it.
+    Raises:
+        ProtocolError: A field is unknown, missing or wrong; names it.
     """
     fields, tokenizer = Fields(record), model.require_tokenizer()
     is_llama = "content" in record

@@ -18,6 +18,10 @@ def byte_pair_tokenizer(
 ) -> dict[str, Any]:
     """Return normalizer, pre-tokenizer, model and decoder of a vocabulary with merges.
 
+    Args:
+        fields: Of the GGUF file.
+        vocabulary: Its tokens.
+        pre: The pre-tokenizer.
     Raises:
         FileFormatError: The merges are missing, or are none of these tokens.
     """

@@ -31,7 +31,12 @@ def with_scores(text: str, scores: Sequence[float]) -> str:
 
 
 def has_order_of_merges(tokens: Sequence[str], scores: Sequence[float], numbers: Mapping[str, int]) -> bool:
-    """Return whether a list of merges joins as the scores do."""
+    """Return whether a list of merges joins as the scores do.
+
+    Args:
+        tokens, scores: Of the vocabulary, by number.
+        numbers: Number of each token.
+    """
     joined = []
     for token, score in zip(tokens, scores, strict=True):
         if len(token) > 1:

@@ -134,6 +134,10 @@ def _check_arguments(by: str, budget: int, runs: int | None) -> None:
 def states_around_pairs(source: graph.Source, data: Any, settings: Settings) -> tuple[State, State]:
     """Return the state in front of the stage that inserts Q/DQ pairs, and the final quantized state.
 
+    Args:
+        source: A model, as `quantize` takes it.
+        data: Calibration data, as `quantize` takes them.
+        settings: Of the quantization.
     Raises:
         QuantValueError: Nothing can be quantized, or statistics came instead of data.
         IntactError: As for `quantize`.

@@ -80,7 +80,13 @@ def _bias_changes(before: Model, after: Model, weights: set[Read]) -> dict[str, 
 
 
 def segment_session(segment: ModelSegment, grids: QuantizedReads, on: frozenset[Read]) -> Session:
-    """Return a session of `segment` with the reads `on` quantized."""
+    """Return a session of `segment` with the reads `on` quantized.
+
+    Args:
+        segment: A part of the model.
+        grids: How each read is quantized.
+        on: The reads of `segment` that are quantized.
+    """
     on &= segment.reads
     model = quantize_reads(segment.model, [(grids, on)]) if on else segment.model
     return Session(model, folded=True, threads=THREADS, fix=FIX)

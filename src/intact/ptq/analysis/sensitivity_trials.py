@@ -179,7 +179,16 @@ def measure_trials(common: SweepJobs, trials: Sequence[Trial]) -> list[float]:
 def measure_in_pool(
     pool: JobPool, jobs: SweepJobs, trials: Sequence[Trial], bar: Progress | None = None
 ) -> list[float]:
-    """Run `Sweep.measure` in the processes of `pool`; neighbouring trials form one job."""
+    """Run `Sweep.measure` in the processes of `pool`; neighbouring trials form one job.
+
+    Args:
+        pool: The processes.
+        jobs: The model, its grids and hold-out samples, for all of them.
+        trials: Reads that are quantized together.
+        bar: Advances by one for each trial.
+    Returns:
+        The relative error of each trial, in their order.
+    """
     size = max(1, -(-len(trials) // (_PARTS * pool.size)))
     parts = [trials[start : start + size] for start in range(0, len(trials), size)]
     all_errors: list[float] = []

@@ -39,7 +39,14 @@ class SweepUnit:
 
 
 def units_of(state: State, grids: QuantizedReads, by: By, local: Mapping[str, float]) -> list[SweepUnit]:
-    """Return the tensors or layers to measure, in the graph's order, so that neighbours can form groups."""
+    """Return the tensors or layers to measure, in the graph's order, so that neighbours can form groups.
+
+    Args:
+        state: In front of the Q/DQ pairs.
+        grids: How reads are quantized.
+        by: "tensor" or "layer".
+        local: The error of each tensor by its name.
+    """
     order = {node.name or "": index for index, node in enumerate(state.model.graph)}
     layers = {node: layer.name for layer in state.placement.layers for node in layer.nodes}
     units: dict[str, list[tuple[str, str, str, Read]]] = {}
@@ -66,7 +73,14 @@ def units_of(state: State, grids: QuantizedReads, by: By, local: Mapping[str, fl
 def measure_units(
     units: Sequence[SweepUnit], sweep: Sweep, budget: int, progress: bool
 ) -> tuple[list[Sensitivity], int]:
-    """Measure what each unit costs; return the results and the number of trials."""
+    """Measure what each unit costs; return the results and the number of trials.
+
+    Args:
+        units: Tensors or layers.
+        sweep: Measures errors of the outputs.
+        budget: The most trials.
+        progress: Draw a progress bar.
+    """
     alone_trials = min(budget, len(units))
     with Progress("measuring", alone_trials * 2, progress) as bar:
 

@@ -109,7 +109,15 @@ def _nearest_multiples(
 
 
 def nearest_codes(values: Reals, scales: Reals, points: Reals, grid: BlockFormat) -> Reals:
-    """Return the nearest codes of `values`, whole numbers in float32; arguments broadcast."""
+    """Return the nearest codes of `values`, whole numbers in float32; arguments broadcast.
+
+    Args:
+        values: float32, any shape.
+        scales, points: Of their blocks, float32, of shapes that broadcast with `values`.
+        grid: The format.
+    Returns:
+        float32, shape of the broadcast.
+    """
     codes = np.rint(values / scales)
     codes += points
     return np.asarray(np.clip(codes, grid.low, grid.high, out=codes))

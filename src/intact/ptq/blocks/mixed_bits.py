@@ -43,6 +43,11 @@ def measure_formats(
     """Measure what the nearest codes of each format cost weights [N, K] on the inputs of `moments`.
 
     Some rows stand for all: those of a layer are alike.
+
+    Args:
+        weight: float32 [N, K].
+        moments: The means over what it multiplies; None: each weight counts alike.
+        grids: The formats.
     """
     errors, sample = [], weight[:: max(1, weight.size // _SAMPLE)]
     for grid in grids:

@@ -69,7 +69,15 @@ class UserFunction:
 
 
 def iterate_user_code(items: Iterable[Any], whose: str, path: Path) -> Iterator[Any]:
-    """Iterate over `items`, made by the user's code in `path`, so that errors name that code."""
+    """Iterate over `items`, made by the user's code in `path`, so that errors name that code.
+
+    Args:
+        items: What the code gives.
+        whose: The function, as errors name it.
+        path: Of the script.
+    Raises:
+        QuantValueError: The user's code raised an error; names the script.
+    """
     with attribute_errors(whose, path):
         iterator = iter(items)
     while True:

@@ -236,7 +236,13 @@ class OutputReference:
 
     @classmethod
     def of(cls, value: NDArray, parts: OutputParts | None, unordered: bool = False) -> OutputReference:
-        """Build the reference of an output; `parts` is its entry of `parts_of`."""
+        """Build the reference of an output; `parts` is its entry of `parts_of`.
+
+        Args:
+            value: The float model's output, any shape.
+            parts: The entry of `parts_of`; None: the output is one part.
+            unordered: Whether rows may come in any order.
+        """
         places, real = _places(value.shape, parts), value.astype(np.float64)
         is_finite = np.isfinite(real)
         if not (finite := bool(is_finite.all())):

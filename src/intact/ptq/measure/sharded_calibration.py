@@ -79,7 +79,13 @@ class PartCounter:
 
 
 def count_in_pool(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> CollectedStatistics:
-    """Count `runs` in the processes of `pool`; the result equals that of one process bit for bit."""
+    """Count `runs` in the processes of `pool`; the result equals that of one process bit for bit.
+
+    Args:
+        pool: The processes.
+        counter: The model, and the tensors to count.
+        runs: Number of the batch and inputs of each run.
+    """
     statistics = CollectedStatistics()
     for part in pool.map(count_part, counter, parts_of(runs)):
         statistics.merge(part)

@@ -53,7 +53,13 @@ _FIX = "calibration runs the float model: bring it to operators and an opset tha
 
 
 def session_of(model: Model, request: CountingRequest, threads: int) -> Session:
-    """Return a session of `model` with every requested tensor among its outputs."""
+    """Return a session of `model` with every requested tensor among its outputs.
+
+    Args:
+        model: Float; not changed.
+        request: Names of the tensors.
+        threads: Of ONNX Runtime.
+    """
     fed = {model_input.name for model_input in inputs_of(model)}
     names = dict.fromkeys(
         [

@@ -31,7 +31,13 @@ def as_rows(node: Node, weight: NDArray) -> NDArray | None:
 
 
 def from_rows(node: Node, rows: NDArray, shape: tuple[int, ...]) -> NDArray:
-    """Return the weight of `shape` whose `as_rows` is `rows`."""
+    """Return the weight of `shape` whose `as_rows` is `rows`.
+
+    Args:
+        node: The layer.
+        rows: [groups, outputs, columns], as `as_rows` gives them.
+        shape: Of the weight.
+    """
     transposed = node.op_type == "MatMul" or (node.op_type == "Gemm" and not ops.Gemm.of(node).transB)
     return rows[0].T if transposed else rows.reshape(shape)
 

@@ -61,7 +61,13 @@ class UnitGroup:
     forms: dict[Form, Cost]
 
     def reason(self, least: float, form: Form, by: str = "the float budget") -> str:
-        """Explain why the units have that format: `by` chose it because an output has `least` dB."""
+        """Explain why the units have that format: `by` chose it because an output has `least` dB.
+
+        Args:
+            least: Signal to quantization noise ratio of the worst output with 8 bits, in dB.
+            form: The format.
+            by: What chose it.
+        """
         units = "this tensor" if len(self.units) == 1 else f"{len(self.units)} neighbours"
         return (
             f"chosen by {by}: with 8 bits an output has {least:.1f} dB, with {units} alone in 8 bits "

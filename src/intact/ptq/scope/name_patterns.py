@@ -114,6 +114,10 @@ class ResolvedNames:
 def with_resolved_names(settings: Settings, before: NodeNames, model: Model) -> ResolvedNames:
     """Return `settings` with patterns for the present nodes of `model`.
 
+    Args:
+        settings: With patterns of the user.
+        before: Names in the user's model.
+        model: Whose nodes are present now.
     Raises:
         QuantValueError: A pattern fits nothing.
     """

@@ -223,6 +223,10 @@ class QuantizedWeight:
 def weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWeight:
     """Return the weight that `target` names.
 
+    Args:
+        target: Of the role "weight".
+        constants: Of the graph.
+        value: The constant.
     Raises:
         IntactError: It does not fit its grid; names it.
     """
@@ -248,7 +252,14 @@ def _is_on_grid(array: NDArray, spec: QuantSpec, ends: Ends) -> bool:
 
 
 def make_mark(target: Target, spec: QuantSpec, ends: Ends, name: str) -> Mark:
-    """Return the mark that puts `target` on its grid, with range `ends`."""
+    """Return the mark that puts `target` on its grid, with range `ends`.
+
+    Args:
+        target: A tensor or weight.
+        spec: Its grid.
+        ends: (low, high), float32 of the shape of the scales.
+        name: Of the tensor, in the graph.
+    """
     low = None if spec.symmetric else ends[0]
     return Mark(target.site.value, target.readers, spec, ends[1], low, name)
 

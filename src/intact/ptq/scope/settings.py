@@ -210,6 +210,10 @@ class Settings:
 def with_override(base: LayerSettings, pattern: str, entry: Mapping[str, Any]) -> LayerSettings:
     """Return `base`, changed as one entry of overrides says.
 
+    Args:
+        base: Settings of all layers.
+        pattern: As errors name it.
+        entry: Values by key: "format", "method", ...
     Raises:
         QuantValueError: An unknown key or value; names the pattern.
     """

@@ -62,7 +62,13 @@ class Marks:
         self.owners: dict[str, Target] = {}
 
     def add(self, target: Target, spec: QuantSpec, ends: Ends) -> None:
-        """Put `target` on the grid of `spec` with the range `ends`."""
+        """Put `target` on the grid of `spec` with the range `ends`.
+
+        Args:
+            target: A tensor or weight.
+            spec: Its grid.
+            ends: (low, high), float32 of the shape of the scales.
+        """
         name = target.site.value
         while name in self.owners:
             name = f"{name}.{target.format}"

@@ -212,6 +212,11 @@ def with_reason(layer: Layer, reasons: Mapping[str, str], integer: Container[str
     """Return `layer` in float, with the reason that `reasons` has for one of its nodes.
 
     It keeps its precision where that node is in `integer`.
+
+    Args:
+        layer: Of the placement.
+        reasons: By name of a node.
+        integer: Names of nodes that compute in integers all the same.
     """
     node = next((node for node in layer.nodes if node in reasons), None)
     if node is None:

@@ -110,7 +110,13 @@ def passing_input(node: Node, constants: Constants, calibrated: Collection[str])
 def apply_factors(
     state: State, tensors: Sequence[SmoothableTensor], factors: Mapping[str, NDArray[np.float64]]
 ) -> tuple[State, dict[str, str]]:
-    """Return the state with smoothed tensors, and the new name of each by the old one."""
+    """Return the state with smoothed tensors, and the new name of each by the old one.
+
+    Args:
+        state: In front of the pairs.
+        tensors: What is smoothed.
+        factors: Powers of two by name of the tensor, float64 [channels].
+    """
     editor = _Editor(replace(state, model=state.model.clone()))
     for tensor in tensors:
         editor.smooth(tensor, factors[tensor.name])

@@ -105,7 +105,13 @@ STAGES = (
 
 
 def run(state: State, stages: Sequence[Stage] = STAGES, *, own: bool = False) -> State:
-    """Run all `stages` on `state`; `own` allows them to change its model in place."""
+    """Run all `stages` on `state`.
+
+    Args:
+        state: The first stage's.
+        stages: In their order.
+        own: Nobody else needs the model of `state`: it may change in place.
+    """
     first_model = None if own else state.model
     for number, stage in enumerate(stages):
         weight_bytes = sum(weight.array.nbytes for weight in state.weights)

@@ -153,6 +153,11 @@ def shared_inputs(model: nn.Module, layers: Mapping[str, nn.Module], call: Call)
     """Run a model once, and return the layers that read one tensor together, in the order of their calls.
 
     Layers that are not called are left out.
+
+    Args:
+        model: In evaluation mode.
+        layers: By path.
+        call: Arguments of the model.
     """
     read: list[tuple[weakref.ref[Tensor], int, list[str]]] = []
     met: set[str] = set()
