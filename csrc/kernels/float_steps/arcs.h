@@ -102,4 +102,11 @@ INTACT_INLINE F<V> atanh(F<V> x) {
   return V::with_sign(V::set(0.5f) * log1p<V>((a + a) / (V::set(1.0f) - a)), x);
 }
 
+template <class V>
+constexpr NamedFunction kArcs[] = {
+    rare<V, acos<V>>("acos"),   rare<V, acosh<V>>("acosh"), rare<V, asin<V>>("asin"),
+    rare<V, asinh<V>>("asinh"), rare<V, atan<V>>("atan"),   rare<V, atanh<V>>("atanh"),
+    rare<V, cosh<V>>("cosh"),   rare<V, sinh<V>>("sinh"),
+};
+
 }  // namespace intact::float_steps

@@ -4,57 +4,18 @@
 #include <limits>
 
 #include "base/vector/lane_sum.h"
+#include "kernels/float_steps/activations.h"
 #include "kernels/float_steps/arcs.h"
 #include "kernels/float_steps/columns.h"
-#include "kernels/float_steps/functions.h"
 #include "kernels/float_steps/float_steps.h"
+#include "kernels/float_steps/functions.h"
+#include "kernels/float_steps/maps.h"
 #include "kernels/float_steps/periodic.h"
 
 namespace intact::float_steps {
 
-using vec::for_each;
 using vec::kLanes;
 using vec::LaneSum;
-using vec::load;
-using vec::store;
-
-template <class V, F<V> (*function)(F<V>)>
-void map(const float* x, float* y, size_t n) {
-  for_each<V>(
-      n, [&](size_t i, size_t k) INTACT_INLINE_BODY { store<V>(y + i, function(load<V>(x + i, k)), k); });
-}
-
-template <class V, F<V> (*function)(F<V>)>
-void map_codes(const float* x, size_t n, const CurveCodes& c, uint8_t* q) {
-  const F<V> factor = V::set(c.factor), offset = V::set(c.offset);
-  const vec::Quotients<V> quotients(c.scale, c.grid);
-  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    const F<V> y = function(load<V>(x + i, k)) * factor + offset;
-    vec::store_u8<V>(q + i, quotients.of(y), k);
-  });
-}
-
-// The same by way of floats, a part of the first cache at a time. q may begin where x does.
-template <class V>
-INTACT_APART void codes_by_parts(RealFunction function, const float* x, size_t n, const CurveCodes& c,
-                                 uint8_t* q) {
-  constexpr size_t kPart = 256;
-  alignas(64) float y[kPart];
-  const F<V> factor = V::set(c.factor), offset = V::set(c.offset);
-  const vec::Quotients<V> quotients(c.scale, c.grid);
-  for (size_t part = 0; part < n; part += kPart) {
-    const size_t count = n - part < kPart ? n - part : kPart;
-    function(x + part, y, count);
-    for_each<V>(count, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-      vec::store_u8<V>(q + part + i, quotients.of(load<V>(y + i, k) * factor + offset), k);
-    });
-  }
-}
-
-template <class V, F<V> (*function)(F<V>)>
-void map_codes_by_parts(const float* x, size_t n, const CurveCodes& c, uint8_t* q) {
-  codes_by_parts<V>(map<V, function>, x, n, c, q);
-}
 
 template <class V, F<V> (*function)(F<V>, F<V>)>
 void combine(const float* a, size_t a_step, const float* b, size_t b_step, size_t n, float* y) {
@@ -255,51 +216,12 @@ void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, c
   }
 }
 
-// A function with a loop of its own to codes, as activations have.
-template <class V, F<V> (*function)(F<V>)>
-constexpr NamedFunction named(const char* name, const SmoothFunction* smooth = nullptr) {
-  return {name, map<V, function>, map_codes<V, function>, smooth};
-}
-template <class V, F<V> (*function)(F<V>)>
-constexpr NamedFunction rare(const char* name) {
-  return {name, map<V, function>, map_codes_by_parts<V, function>, nullptr};
-}
-
 template <class V>
-constexpr NamedFunction kFunctions[] = {
-    rare<V, acos<V>>("acos"),
-    rare<V, acosh<V>>("acosh"),
-    rare<V, asin<V>>("asin"),
-    rare<V, asinh<V>>("asinh"),
-    rare<V, atan<V>>("atan"),
-    rare<V, atanh<V>>("atanh"),
-    rare<V, cos<V>>("cos"),
-    rare<V, cosh<V>>("cosh"),
-    named<V, elu<V>>("elu"),
-    rare<V, erf<V>>("erf"),
-    rare<V, exp<V>>("exp"),
-    named<V, gelu<V>>("gelu", &smooth_gelu),
-    named<V, gelu_tanh<V>>("gelu_tanh", &smooth_gelu_tanh),
-    named<V, hard_sigmoid<V>>("hard_sigmoid"),
-    named<V, hard_swish<V>>("hard_swish", &smooth_hard_swish),
-    named<V, leaky_relu<V>>("leaky_relu"),
-    rare<V, log<V>>("log"),
-    named<V, mish<V>>("mish"),
-    named<V, relu<V>>("relu"),
-    named<V, sigmoid<V>>("sigmoid"),
-    named<V, silu<V>>("silu", &smooth_silu),
-    rare<V, sin<V>>("sin"),
-    rare<V, sinh<V>>("sinh"),
-    rare<V, softplus<V>>("softplus"),
-    rare<V, softsign<V>>("softsign"),
-    rare<V, sqrt<V>>("sqrt"),
-    named<V, tanh<V>>("tanh"),
-    {nullptr, nullptr, nullptr, nullptr},
-};
+constexpr auto kFunctions = join(kElementary<V>, kArcs<V>, kPeriodic<V>, kActivations<V>);
 
 template <class V>
 constexpr FloatOps ops_of() {
-  return {kFunctions<V>,
+  return {kFunctions<V>.rows,
           clip<V>,
           {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>,
            combine<V, maximum<V>>, combine<V, minimum<V>>, combine<V, sloped<V>>},

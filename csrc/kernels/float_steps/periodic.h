@@ -85,4 +85,10 @@ INTACT_INLINE F<V> cos(F<V> x) {
   return sine_from<V>(x, 1);
 }
 
+template <class V>
+constexpr NamedFunction kPeriodic[] = {
+    rare<V, cos<V>>("cos"),
+    rare<V, sin<V>>("sin"),
+};
+
 }  // namespace intact::float_steps
