@@ -80,11 +80,12 @@ def test_a_folder_names_files_by_kinds(folder: str) -> None:
 
 
 def test_files_of_rules_are_named_by_a_kind_or_an_operator() -> None:
+    """Beside a room's `step_chains`: operators without a kind, each of which becomes a few steps."""
     operators, wrong = {snake(op_type) for op_type in RULES}, []
     for room, stem in sorted(files("lower/rules", *rooms_of_rules())):
         if stem in KINDS:
             wrong += [f"{room}/{stem}: not the room of the kind"] if room != home(KINDS[stem])[0] else []
-        elif stem not in operators:
+        elif stem not in operators and stem != "step_chains":
             wrong.append(f"{room}/{stem}: neither a kind nor an operator")
     assert wrong == []
 

@@ -86,7 +86,7 @@ def test_tokens_attend_to_what_they_reach(window, cap):
         k, v = keys[0, head // 2, begin:end], values[0, head // 2, begin:end]
         scores = [F32(sum_of(q[0, token, head], key)) for key in k]
         if cap:
-            bent = numerics.tanh(np.array(scores, F32) * F32(0.7 / cap)) * F32(cap)
+            bent = numerics.FUNCTIONS["tanh"](np.array(scores, F32) * F32(0.7 / cap)) * F32(cap)
             weights = numerics.softmax(bent)
         else:
             weights = numerics.softmax(np.array(scores, F32), gain=0.7)

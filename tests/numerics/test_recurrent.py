@@ -32,10 +32,10 @@ def _sum(row, h, start):
 def _step(cell, start, weights, h, c):
     """One step of one row, as the page says it."""
     unit, n = np.float32(1), HIDDEN
-    s, t = numerics.sigmoid, numerics.tanh
+    s, t = numerics.FUNCTIONS["sigmoid"], numerics.FUNCTIONS["tanh"]
     gates = [_sum(weights.states[i], h, start[i]) for i in range(len(start))]
     if cell.startswith("rnn"):
-        return np.array([(t if cell == "rnn_tanh" else numerics.relu)(g) for g in gates]), c
+        return np.array([(t if cell == "rnn_tanh" else numerics.FUNCTIONS["relu"])(g) for g in gates]), c
     if cell == "lstm":
         c = np.array([s(gates[2 * n + j]) * c[j] + s(gates[j]) * t(gates[3 * n + j]) for j in range(n)])
         return np.array([s(gates[n + j]) * t(c[j]) for j in range(n)]), c

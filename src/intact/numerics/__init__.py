@@ -39,23 +39,8 @@ from intact.numerics.elementwise import ELEMENTWISE, elementwise
 from intact.numerics.elementwise import INTEGERS as INTEGERS
 from intact.numerics.elementwise import exp64 as exp64
 from intact.numerics.elementwise import takes as takes
-from intact.numerics.floats.activations import (
-    elu,
-    gelu,
-    gelu_tanh,
-    hard_sigmoid,
-    hard_swish,
-    leaky_relu,
-    mish,
-    relu,
-    sigmoid,
-    silu,
-    softplus,
-    softsign,
-)
 from intact.numerics.floats.binary import apply_slope, maximum, minimum
 from intact.numerics.floats.clip import clip
-from intact.numerics.floats.erf import erf
 from intact.numerics.floats.exp import exp
 from intact.numerics.floats.float_conv import float_conv
 from intact.numerics.floats.float_conv_transpose import Phase as Phase
@@ -64,13 +49,11 @@ from intact.numerics.floats.float_conv_transpose import phases as phases
 from intact.numerics.floats.float_matmul import float_product
 from intact.numerics.floats.fma import fma
 from intact.numerics.floats.function import FUNCTIONS
-from intact.numerics.floats.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from intact.numerics.floats.layer_norm import layer_norm
 from intact.numerics.floats.recurrent import GATES, StateWeights, recurrence
 from intact.numerics.floats.reduce import REDUCTIONS as REDUCTIONS
 from intact.numerics.floats.reduce import lane_sum, max_over, mean_over, min_over, sum_over
 from intact.numerics.floats.softmax import softmax
-from intact.numerics.floats.trigonometry import acos, asin, atan, cos, sin
 from intact.numerics.fold import FOLD_DTYPES as FOLD_DTYPES
 from intact.numerics.fold import fold as fold
 from intact.numerics.grid_sample import PADDINGS as PADDINGS
@@ -165,16 +148,10 @@ __all__ = [
     "ZERO_RANGE",
     "absmax",
     "accumulator_bound",
-    "acos",
-    "acosh",
     "activation_bounds",
     "add",
     "affine_from_range",
     "arg_max",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
     "avg_pool",
     "block_minima",
     "block_product",
@@ -184,8 +161,6 @@ __all__ = [
     "code_steps",
     "code_values",
     "conv",
-    "cos",
-    "cosh",
     "count_fixed",
     "count_pow2",
     "cum_sum",
@@ -193,8 +168,6 @@ __all__ = [
     "dequantize_blocks",
     "dynamic_conv",
     "elementwise",
-    "elu",
-    "erf",
     "exp",
     "expand",
     "fake_quantize",
@@ -205,17 +178,12 @@ __all__ = [
     "float_product",
     "fma",
     "fold_batchnorm",
-    "gelu",
-    "gelu_tanh",
     "granule_shape",
-    "hard_sigmoid",
-    "hard_swish",
     "interpolate",
     "inverse_scale_view",
     "join_sums",
     "lane_sum",
     "layer_norm",
-    "leaky_relu",
     "learned_range_grad",
     "linear",
     "matmul",
@@ -227,7 +195,6 @@ __all__ = [
     "min_over",
     "minimum",
     "minmax",
-    "mish",
     "moments",
     "multipliers",
     "nbits_product",
@@ -240,7 +207,6 @@ __all__ = [
     "quantize_reciprocal",
     "ratio",
     "recurrence",
-    "relu",
     "representable_range",
     "requantize",
     "requantize_by_product",
@@ -252,17 +218,10 @@ __all__ = [
     "shift_of_sums",
     "short_amax",
     "short_range",
-    "sigmoid",
-    "silu",
-    "sin",
-    "sinh",
     "apply_slope",
     "softmax",
-    "softplus",
-    "softsign",
     "store",
     "sum_over",
-    "tanh",
     "to_codes",
     "to_float32",
     "to_real",

@@ -101,10 +101,9 @@ def _scalar(view: View, value: Value) -> float | None:
     return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
 
-_WRITTEN_WITH = frozenset({
-    "Add", "Clip", "Div", "Erf", "Exp", "HardSigmoid", "Log", "Mul", "Neg", "Pow", "Relu", "Sigmoid",
-    "Softplus", "Sub", "Tanh",
-})  # fmt: skip
+_WRITTEN_WITH = frozenset({"Add", "Div", "Mul", "Pow", "Sub"}) | {
+    name for name, record in book.FUNCTIONS.items() if record.composes
+}
 """The operators that exporters write activations with."""
 
 _FAR = np.array([12.0, 20.0, 50.0, 100.0, 300.0])
@@ -113,14 +112,9 @@ _ENDLESS = 1e30
 """Ends of Clip beyond this are none: exporters write the largest float32."""
 
 _KNOWN: dict[str, NDArray] = {
-    "Silu": book.Swish().curve(_SAMPLES),
-    "QuickGelu": book.Swish(alpha=1.702).curve(_SAMPLES),
-    "HardSwish": book.HardSwish().curve(_SAMPLES),
-    "HardSigmoid": book.HardSigmoid(alpha=1 / 6).curve(_SAMPLES),
-    "Gelu": book.Gelu().curve(_SAMPLES),
-    "Gelu(tanh)": book.Gelu("tanh").curve(_SAMPLES),
-    "Mish": book.Mish().curve(_SAMPLES),
-    "Softplus": book.Softplus().curve(_SAMPLES),
+    name: function.curve(_SAMPLES)
+    for (_, variant), (name, function) in zip(book.VARIANTS, book.NAMED_FUNCTIONS.items(), strict=True)
+    if variant.composed and function.curve is not None
 }
 """Activations that are recognized by their values, in float64."""
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intact.errors import QuantValueError
+from intact.graph import ops
 
 _CLAMPS = frozenset({"Relu", "Clip"})
-_CURVES = frozenset({
-    "Elu", "Gelu", "Gelu(tanh)", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "QuickGelu",
-    "Selu", "Sigmoid", "Silu", "Softplus", "Softsign", "Swish", "Tanh",
-})  # fmt: skip
 _SCALINGS = frozenset({"Mul", "Div"})  # by one number
+
+
+def _curves(engine: str) -> frozenset[str]:
+    """Return the functions that an engine fuses behind a layer, by the names that reports have for them."""
+    names = set[str]()
+    for name, record in ops.FUNCTIONS.items():
+        if record.fuses and engine not in record.not_fused_by:
+            names |= {name, *(variant.name or name for variant in record.variants)}
+    return frozenset(names)
 
 
 @dataclass(frozen=True)
@@ -20,8 +26,8 @@ class Profile:
 
     Attributes:
         name: How users choose it.
-        activations: What fuses behind a weighted layer. Silu, Mish, Gelu and their kind, which exporters also
-            write as several nodes, are recognized by their values.
+        activations: What fuses behind a weighted layer. Functions that exporters also write as several
+            nodes are recognized by their values.
         tables: Functions of one tensor that run in int8 between a DequantizeLinear and a QuantizeLinear.
         multiply: Mul of two tensors runs in int8.
         moved_pairs: Operators that only move data keep a pair behind them too, with the same scale; otherwise
@@ -62,12 +68,12 @@ PROFILES = {
         # Any activation is evaluated on the accumulator; between pairs it is a table of 256 codes. Kernels
         # read bytes, whatever the zero point: a grid that fits the values costs nothing.
         Profile(
-            "intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES | _SCALINGS, rescales=True, recurrent=True,
-            grid="uint8",
+            "intact", _CLAMPS | _curves("intact"), tables=_CLAMPS | _curves("intact") | _SCALINGS,
+            rescales=True, recurrent=True, grid="uint8",
         ),
         # The thresholds are those of ModelOpt's ONNX quantizer, the best public account of the builder.
         Profile(
-            "tensorrt", _CLAMPS | _CURVES - {"PRelu", "Mish"}, multiply=False, min_outer=16,
+            "tensorrt", _CLAMPS | _curves("tensorrt"), multiply=False, min_outer=16,
             min_channels=16, max_attention=512, norm_after_conv=True, bits16=False,
             small_floats=True,
         ),
@@ -75,7 +81,7 @@ PROFILES = {
         Profile(
             "onnxruntime", _CLAMPS, tables=frozenset({"Sigmoid", "LeakyRelu"}), moved_pairs=True, min_outer=1
         ),
-        Profile("openvino", _CLAMPS | _CURVES, min_inner=1, min_outer=1),
+        Profile("openvino", _CLAMPS | _curves("openvino"), min_inner=1, min_outer=1),
     )
 }  # fmt: skip
 """name -> Profile; "intact" is the default."""

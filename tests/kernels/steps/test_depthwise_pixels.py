@@ -24,7 +24,7 @@ def apply_epilogue(
     """Apply an epilogue to real sums, by numerics."""
     curve = ending in ("curve", "factors")
     if curve:
-        real = numerics.hard_swish(real)
+        real = numerics.FUNCTIONS["hard_swish"](real)
     if ending == "factors":
         real = real * factors[:, None, None] + offsets[:, None, None]
     if ending == "slopes":

@@ -6,6 +6,7 @@ Constants are folded with it, by torch's exporter too, and tables of codes are m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from math import prod
 from typing import Any
 
@@ -14,6 +15,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact import numerics
+from intact.graph.ops import FUNCTIONS, Function
 from intact.graph.ops.attributes import has_references, values
 
 Reals = NDArray[np.float32]
@@ -38,10 +40,13 @@ def float_value(op_type: str, attributes: Attributes, operands: Sequence[Any]) -
     first = operands[0] if operands else None
     if not isinstance(first, np.ndarray) or first.dtype != np.float32:
         return None
-    rule = _RULES.get(op_type)
+    rule, record = _RULES.get(op_type), FUNCTIONS.get(op_type)
     try:
         with np.errstate(all="ignore"):
-            result = None if rule is None else rule(attributes, *operands)
+            if record is not None:
+                result = _function_value(record, attributes, operands)
+            else:
+                result = None if rule is None else rule(attributes, *operands)
     except ValueError:  # of NumPy, about shapes
         return None
     return None if result is None else np.asarray(result, np.float32)
@@ -54,33 +59,16 @@ def float_value_of(node: ir.Node, operands: Sequence[Any]) -> Reals | None:
     return float_value(node.op_type, values(node), operands)
 
 
-def _function(name: str) -> Callable[..., Reals]:
-    return lambda attributes, x: numerics.FUNCTIONS[name](x)
-
-
-def _gelu(attributes: Attributes, x: Reals) -> Reals:
-    kind = attributes.get("approximate", "none")
-    return numerics.gelu(x) if kind in ("none", b"none") else numerics.gelu_tanh(x)
-
-
-def _elu(attributes: Attributes, x: Reals) -> Reals:
-    alpha = attributes.get("alpha", 1.0)
-    return numerics.elu(x) if alpha == 1 else numerics.apply_slope(numerics.elu(x), np.float32(alpha))
-
-
-def _hard_sigmoid(attributes: Attributes, x: Reals) -> Reals:
-    alpha, beta = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
-    if abs(alpha - 1 / 6) < 1e-7 and beta == 0.5:
-        return numerics.hard_sigmoid(x)
-    return np.clip(x * np.float32(alpha) + np.float32(beta), np.float32(0), np.float32(1))  # type: ignore[no-any-return]
-
-
-def _leaky_relu(attributes: Attributes, x: Reals) -> Reals:
-    return numerics.apply_slope(x, np.float32(attributes.get("alpha", 0.01)))
-
-
-def _swish(attributes: Attributes, x: Reals) -> Reals | None:
-    return numerics.silu(x) if attributes.get("alpha", 1.0) == 1 else None
+def _function_value(record: type[Function], attributes: Attributes, operands: Sequence[Any]) -> Reals | None:
+    """Compute a function of one tensor by its record; None where further operands are its parameters."""
+    if len(operands) > 1:
+        return None
+    settings = {
+        name: attributes[name]
+        for name in (f.name for f in fields(record))
+        if attributes.get(name) is not None
+    }
+    return record(**settings).compute(operands[0])
 
 
 def _power(attributes: Attributes, x: Reals, exponent: Any) -> Reals | None:
@@ -175,18 +163,9 @@ def _window_layout(attributes: Attributes, x: Reals, w: Any) -> dict[str, Any] |
 
 
 _RULES: dict[str, Callable[..., Any]] = {
-    **{name: _function(name.lower()) for name in (
-        "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Erf", "Exp", "Log", "Mish",
-        "Sigmoid", "Sin", "Sinh", "Softplus", "Softsign", "Tanh",
-    )},
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "Elu": _elu,
-    "Gelu": _gelu,
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _function("hard_swish"),
     "LayerNormalization": _layer_norm,
-    "LeakyRelu": _leaky_relu,
     "MatMul": _product,
     "Pow": _power,
     "ReduceL1": _sum_of("magnitude", ""),
@@ -195,5 +174,4 @@ _RULES: dict[str, Callable[..., Any]] = {
     "ReduceSum": _sum_of("", ""),
     "ReduceSumSquare": _sum_of("square", ""),
     "Softmax": _softmax,
-    "Swish": _swish,
-}  # fmt: skip
+}

@@ -10,7 +10,7 @@ from intact.graph.ops.attributes import copy_attributes as copy_attributes
 from intact.graph.ops.attributes import plain as plain
 from intact.graph.ops.attributes import subgraphs as subgraphs
 from intact.graph.ops.compounds import *
-from intact.graph.ops.float_functions import *
+from intact.graph.ops.function_record import *
 from intact.graph.ops.functions import *
 from intact.graph.ops.logic import *
 from intact.graph.ops.lookup import *

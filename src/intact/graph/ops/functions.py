@@ -12,17 +12,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph.ops.record import Kind, Operator
+from intact import numerics
+from intact.graph.ops.function_record import Function, Variant, Variants
 
 Curve = NDArray[Any]
+Reals = NDArray[np.float32]
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 @dataclass(frozen=True)
-class Function(Operator, shared=True):
-    """Function of the first input; the others, if any, are its parameters."""
+class Activation(Function, shared=True):
+    """A function that engines fuse with the weighted layer in front of it."""
 
-    kind: ClassVar[Kind] = "function"
+    fuses: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Celu(Function):
 class Clip(Function):
     """Inputs: data, low, high. `min` and `max` are its ends before opset 11."""
 
+    composes: ClassVar[bool] = True
     exact: ClassVar[bool] = True
     min: float | None = None
     max: float | None = None
@@ -56,27 +59,48 @@ class Clip(Function):
 
 
 @dataclass(frozen=True)
-class Elu(Function):
+class Elu(Activation):
+    variants: ClassVar[Variants] = (Variant("elu", {"alpha": 1.0}, torch=("elu",)),)
     alpha: float = 1.0
 
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.where(x > 0, x, self.alpha * np.expm1(np.minimum(x, 0))))
 
+    def compute(self, x: Reals) -> Reals:
+        curve = numerics.FUNCTIONS["elu"](x)
+        return curve if self.step else numerics.apply_slope(curve, np.float32(self.alpha))
+
 
 @dataclass(frozen=True)
 class Erf(Function):
+    composes: ClassVar[bool] = True
+    variants: ClassVar[Variants] = (Variant("erf", torch=("erf",), of_integers=True),)
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(_erf(x))
 
 
 @dataclass(frozen=True)
 class Exp(Function):
+    composes: ClassVar[bool] = True
+    variants: ClassVar[Variants] = (Variant("exp", torch=("exp",), of_integers=True),)
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.exp(x))
 
 
 @dataclass(frozen=True)
-class Gelu(Function):
+class Gelu(Activation):
+    variants: ClassVar[Variants] = (
+        Variant(
+            "gelu", {"approximate": "none"}, torch=("gelu",), models=("gelu", "gelu_python"), composed=True
+        ),
+        Variant(
+            "gelu_tanh", {"approximate": "tanh"}, name="Gelu(tanh)", torch=("gelu",),
+            torch_keywords={"approximate": "tanh"}, composed=True,
+            models=("gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate", "gelu_python_tanh"),
+        ),
+    )  # fmt: skip
     approximate: str = "none"
 
     @property
@@ -91,16 +115,28 @@ class Gelu(Function):
 
 
 @dataclass(frozen=True)
-class HardSigmoid(Function):
+class HardSigmoid(Activation):
+    composes: ClassVar[bool] = True
+    variants: ClassVar[Variants] = (
+        Variant("hard_sigmoid", {"alpha": 1 / 6, "beta": 0.5}, torch=("hardsigmoid",), composed=True),
+    )
     alpha: float = 0.2
     beta: float = 0.5
 
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.clip(self.alpha * x + self.beta, 0, 1))
 
+    def compute(self, x: Reals) -> Reals | None:
+        if self.step:
+            return super().compute(x)
+        line = x * np.float32(self.alpha) + np.float32(self.beta)
+        return np.asarray(np.clip(line, np.float32(0), np.float32(1)))
+
 
 @dataclass(frozen=True)
-class HardSwish(Function):
+class HardSwish(Activation):
+    variants: ClassVar[Variants] = (Variant("hard_swish", torch=("hardswish",), composed=True),)
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(x * np.clip(x / 6 + 0.5, 0, 1))
 
@@ -113,28 +149,39 @@ class IsInf(Function):
 
 
 @dataclass(frozen=True)
-class LeakyRelu(Function):
+class LeakyRelu(Activation):
+    variants: ClassVar[Variants] = (Variant("leaky_relu", {"alpha": 0.01}),)
     exact: ClassVar[bool] = True
     alpha: float = 0.01
 
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.where(x < 0, self.alpha * x, x))
 
+    def compute(self, x: Reals) -> Reals:
+        return numerics.apply_slope(x, np.float32(self.alpha))
+
 
 @dataclass(frozen=True)
 class Log(Function):
+    composes: ClassVar[bool] = True
+    variants: ClassVar[Variants] = (Variant("log", torch=("log",), of_integers=True),)
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.log(x))
 
 
 @dataclass(frozen=True)
-class Mish(Function):
+class Mish(Activation):
+    not_fused_by: ClassVar[frozenset[str]] = frozenset({"tensorrt"})
+    variants: ClassVar[Variants] = (Variant("mish", torch=("mish",), models=("mish",), composed=True),)
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(x * np.tanh(np.logaddexp(x, 0)))
 
 
 @dataclass(frozen=True)
 class Neg(Function):
+    composes: ClassVar[bool] = True
     exact: ClassVar[bool] = True
 
     def curve(self, x: Any) -> Curve:
@@ -142,9 +189,10 @@ class Neg(Function):
 
 
 @dataclass(frozen=True)
-class PRelu(Function):
+class PRelu(Activation):
     """Inputs: data, slope."""
 
+    not_fused_by: ClassVar[frozenset[str]] = frozenset({"tensorrt"})
     exact: ClassVar[bool] = True
 
     def curve(self, x: Any, slope: Any) -> Curve:
@@ -153,6 +201,8 @@ class PRelu(Function):
 
 @dataclass(frozen=True)
 class Relu(Function):
+    composes: ClassVar[bool] = True
+    variants: ClassVar[Variants] = (Variant("relu", models=("relu",)),)
     exact: ClassVar[bool] = True
 
     def curve(self, x: Any) -> Curve:
@@ -160,7 +210,7 @@ class Relu(Function):
 
 
 @dataclass(frozen=True)
-class Selu(Function):
+class Selu(Activation):
     alpha: float = 1.6732632423543772
     gamma: float = 1.0507009873554805
 
@@ -169,25 +219,36 @@ class Selu(Function):
 
 
 @dataclass(frozen=True)
-class Sigmoid(Function):
+class Sigmoid(Activation):
+    composes: ClassVar[bool] = True
+    variants: ClassVar[Variants] = (
+        Variant("sigmoid", torch=("sigmoid", "expit"), of_integers=True, models=("sigmoid",)),
+    )
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(1 / (1 + np.exp(-x)))
 
 
 @dataclass(frozen=True)
-class Softplus(Function):
+class Softplus(Activation):
+    composes: ClassVar[bool] = True
+    variants: ClassVar[Variants] = (Variant("softplus", torch=("softplus",), composed=True),)
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.logaddexp(x, 0))
 
 
 @dataclass(frozen=True)
-class Softsign(Function):
+class Softsign(Activation):
+    variants: ClassVar[Variants] = (Variant("softsign"),)
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(x / (1 + np.abs(x)))
 
 
 @dataclass(frozen=True)
 class Sqrt(Function):
+    variants: ClassVar[Variants] = (Variant("sqrt", torch=("sqrt",), of_integers=True),)
     exact: ClassVar[bool] = True
 
     def curve(self, x: Any) -> Curve:
@@ -195,7 +256,13 @@ class Sqrt(Function):
 
 
 @dataclass(frozen=True)
-class Swish(Function):
+class Swish(Activation):
+    variants: ClassVar[Variants] = (
+        Variant(
+            "silu", {"alpha": 1.0}, name="Silu", torch=("silu",), models=("silu", "swish"), composed=True
+        ),
+        Variant("", {"alpha": 1.702}, name="QuickGelu", models=("quick_gelu",), composed=True),
+    )
     alpha: float = 1.0
 
     def curve(self, x: Any) -> Curve:
@@ -203,7 +270,10 @@ class Swish(Function):
 
 
 @dataclass(frozen=True)
-class Tanh(Function):
+class Tanh(Activation):
+    composes: ClassVar[bool] = True
+    variants: ClassVar[Variants] = (Variant("tanh", torch=("tanh",), of_integers=True, models=("tanh",)),)
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.tanh(x))
 
@@ -215,3 +285,91 @@ class ThresholdedRelu(Function):
 
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.where(x > self.alpha, x, 0))
+
+
+@dataclass(frozen=True)
+class FloatFunction(Function, shared=True):
+    """Computed in floats, without a curve for a table of codes.
+
+    None counts as exact, not even the roundings: quantized files name all as float steps.
+    """
+
+
+@dataclass(frozen=True)
+class Acos(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("acos", torch=("acos", "arccos"), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Acosh(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("acosh", torch=("acosh", "arccosh"), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Asin(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("asin", torch=("asin", "arcsin"), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Asinh(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("asinh", torch=("asinh", "arcsinh"), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Atan(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("atan", torch=("atan", "arctan"), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Atanh(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("atanh", torch=("atanh", "arctanh"), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Ceil(FloatFunction):
+    pass
+
+
+@dataclass(frozen=True)
+class Cos(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("cos", torch=("cos",), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Cosh(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("cosh", torch=("cosh",), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Floor(FloatFunction):
+    pass
+
+
+@dataclass(frozen=True)
+class Reciprocal(FloatFunction):
+    pass
+
+
+@dataclass(frozen=True)
+class Round(FloatFunction):
+    """To the nearest, ties to even."""
+
+
+@dataclass(frozen=True)
+class Sign(FloatFunction):
+    pass
+
+
+@dataclass(frozen=True)
+class Sin(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("sin", torch=("sin",), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Sinh(FloatFunction):
+    variants: ClassVar[Variants] = (Variant("sinh", torch=("sinh",), of_integers=True),)
+
+
+@dataclass(frozen=True)
+class Tan(FloatFunction):
+    pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intact.graph.ops.arithmetic import Arithmetic
-from intact.graph.ops.functions import Function
+from intact.graph.ops.function_record import Function
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from intact.graph.ops import (
     arithmetic,
     compounds,
-    float_functions,
     functions,
     logic,
     moves,
@@ -25,10 +24,11 @@ from intact.graph.ops import (
     structure,
     weighted,
 )
+from intact.graph.ops.function_record import Function, Variant
 from intact.graph.ops.record import Kind, Look, Operator
 
 _FILES = (
-    arithmetic, compounds, float_functions, functions, logic, moves, norms, pools, qoperators, recurrent,
+    arithmetic, compounds, functions, logic, moves, norms, pools, qoperators, recurrent,
     reductions, signals, structure, weighted,
 )  # fmt: skip
 
@@ -64,6 +64,18 @@ WITH_CURVE = frozenset(
 """Operators of which `curve` knows what they make."""
 MOVING = of_kind("move")
 """Operators that only move data, where their guards hold: `computes`."""
+FUNCTIONS = {
+    name: record for (domain, name), record in BOOK.items() if not domain and issubclass(record, Function)
+}
+"""The operators of kind "function", and their records."""
+VARIANTS: tuple[tuple[type[Function], Variant], ...] = tuple(
+    (record, variant) for record in FUNCTIONS.values() for variant in record.variants
+)
+"""Each function that has a name or a kernel of its own, and its operator's record."""
+NAMED_FUNCTIONS = {
+    variant.name or record.__name__: record(**variant.attributes) for record, variant in VARIANTS
+}
+"""Their names in reports ("Silu", "Gelu(tanh)"), and the operator with the attributes that it has there."""
 
 
 def record_of(node: ir.Node | None) -> type[Operator] | None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from intact.errors import QuantValueError, UnsupportedError
 from intact.formats import BLOCK_INPUTS, block_inputs, floats_of, nbits_inputs, sort_by_group
 from intact.graph import Composer
-from intact.graph.ops import MICROSOFT, BlockLinear
+from intact.graph.ops import MICROSOFT, VARIANTS, BlockLinear
 from intact.lm.decoders.decoder_weights import DecoderWeights
 from intact.lm.sequence_cache import STATE_ROWS
 from intact.numerics import BlockWeights, has_exact_sums
@@ -34,6 +34,8 @@ Encode = Callable[[str, int, Linear], Linear]
 stored."""
 
 _INTEGER_PRODUCT = 4
+_OPERATORS = {variant.step: record.__name__ for record, variant in VARIANTS if not variant.attributes}
+"""Function -> the operator that computes it without attributes."""
 
 
 def decoder_model(weights: DecoderWeights, positions: int, encode: Encode, *, in_floats: bool = False) -> Any:
@@ -261,7 +263,7 @@ class _Decoder:
         if kind == "relu2":
             bent = self._node("Relu", [x], f"{layer}.relu")
             return self._node("Mul", [bent, bent], f"{layer}.relu2")
-        return x if kind == "linear" else self._node(kind.capitalize(), [x], f"{layer}.{kind}")
+        return x if kind == "linear" else self._node(_OPERATORS[kind], [x], f"{layer}.{kind}")
 
     def _head(self, x: str) -> None:
         flat = self._composer.constant("flat", np.array([-1, self._config.hidden]))

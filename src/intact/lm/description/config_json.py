@@ -10,17 +10,15 @@ import numpy as np
 
 from intact.errors import UnsupportedError
 from intact.formats import MetadataFields
+from intact.graph import ops
 from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig
 from intact.lm.description.families import FAMILIES, FIXED, HARMLESS, SYNONYMS, DecoderFamily
 from intact.lm.description.rotary_embedding import RotaryEmbedding
 
 _FUNCTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("silu", "swish"), "silu"), **dict.fromkeys(("gelu", "gelu_python"), "gelu"),
-    **dict.fromkeys(
-        ("gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate", "gelu_python_tanh"), "gelu_tanh"
-    ),
-    **{name: name for name in ("linear", "mish", "quick_gelu", "relu", "relu2", "sigmoid", "tanh")},
-}  # fmt: skip
+    **{name: variant.step or name for _, variant in ops.VARIANTS for name in variant.models},
+    **{name: name for name in ("linear", "relu2")},
+}
 """Names that transformers has for functions of MLPs."""
 _MODALITIES = ("vision_config", "text_config", "audio_config", "image_token_id", "image_token_index")
 _FULL, _SLIDING = "full_attention", "sliding_attention"

@@ -12,19 +12,6 @@ from intact.lm.description.rotary_embedding import RotaryEmbedding
 
 MOST_LAYERS = 1024
 _MOST_SIZE = 2**24
-ACTIVATIONS = (
-    "gelu",
-    "gelu_tanh",
-    "linear",
-    "mish",
-    "quick_gelu",
-    "relu",
-    "relu2",
-    "sigmoid",
-    "silu",
-    "tanh",
-)
-"""Functions of MLPs: relu2 is the square of relu, quick_gelu x sigmoid(1.702 x)."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +39,8 @@ class DecoderConfig:
         norm_offset: What is added to the weights of norms.
         post_norms: Whether what attention and MLP make is normed, too.
         embedding_scale, residual_scale: Of embeddings, and of what attention and MLP add.
-        activation: One of `ACTIVATIONS`.
+        activation: The function of MLPs: a name in `numerics.FUNCTIONS`, "linear" for none, "relu2" for the
+            square of relu, or "quick_gelu" for x sigmoid(1.702 x).
         attention_scale: Of scores.
         attention_cap, logit_cap: See `numerics.cached_attention`; 0: none.
         logit_divisor: Logits are divided by it.

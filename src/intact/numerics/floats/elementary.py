@@ -33,7 +33,16 @@ def float_function(formula: Callable[[Reals], Reals]) -> Function:
         with np.errstate(all="ignore"):
             return np.asarray(formula(to_float32(x)), np.float32)
 
+    _DEFINED.add(evaluate)
     return evaluate
+
+
+_DEFINED = set[Function]()
+
+
+def is_float_function(value: object) -> bool:
+    """Return whether a value was made by `float_function`."""
+    return callable(value) and value in _DEFINED
 
 
 @float_function

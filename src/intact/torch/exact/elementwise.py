@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from intact import numerics
+from intact.graph import ops
 from intact.torch.exact.exact_operator import exact
 from intact.torch.exact.tensor_grids import TensorGrids
 
@@ -135,24 +136,16 @@ def _power_of_tensors(base: Any, exponent: Tensor) -> Tensor:
 
 
 ELEMENTWISE: dict[str, Handler] = {
-    **{name: _function(name) for name in (
-        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "mish",
-        "sigmoid", "silu", "sin", "sinh", "sqrt", "tanh",
-    )},
-    "arccos": _function("acos"), "arccosh": _function("acosh"), "arcsin": _function("asin"),
-    "arcsinh": _function("asinh"), "arctan": _function("atan"), "arctanh": _function("atanh"),
-    "arctan2": _atan2, "atan2": _atan2,
-    "celu": _celu, "elu": _elu, "expit": _function("sigmoid"), "expm1": _expm1, "gelu": _gelu,
-    "hardsigmoid": _function("hard_sigmoid"), "hardswish": _function("hard_swish"),
+    **{name: _function(variant.step) for _, variant in ops.VARIANTS for name in variant.torch},
+    # With arguments, or of several engine functions.
+    "arctan2": _atan2, "atan2": _atan2, "celu": _celu, "elu": _elu, "expm1": _expm1, "gelu": _gelu,
     "log10": _log_base(10.0), "log1p": _log1p, "log2": _log_base(2.0), "log_sigmoid": _log_sigmoid,
     "logsigmoid": _log_sigmoid, "pow": _power, "rsqrt": _rsqrt, "selu": _selu, "softplus": _softplus,
     "tan": _tan,
 }  # fmt: skip
 """Name of a function -> its handler. Roots are among them, because MKL leaves their last bits open."""
 
-OF_INTEGERS = frozenset({
-    "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "asin", "asinh", "atan",
-    "atan2", "cos", "cosh", "erf", "exp", "expit", "log", "log10", "log2", "rsqrt", "sigmoid", "sin", "sinh",
-    "sqrt", "tan", "tanh",
-})  # fmt: skip
+OF_INTEGERS = frozenset({"arctan2", "atan2", "log10", "log2", "rsqrt", "tan"}) | {
+    name for _, variant in ops.VARIANTS if variant.of_integers for name in variant.torch
+}
 """Functions that make floats of integers."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -23,6 +24,7 @@ from intact.engine.steps import (
     Reduce,
     Softmax,
 )
+from intact.graph import ops
 from intact.torch.exact.engine_steps import run_step
 from intact.torch.exact.exact_operator import register
 
@@ -30,19 +32,20 @@ __all__ = ["FUNCTIONS"]
 
 Reals = NDArray[np.float32]
 
-FUNCTIONS: dict[str, Any] = {
-    "acos": torch.acos, "acosh": torch.acosh, "asin": torch.asin, "asinh": torch.asinh, "atan": torch.atan,
-    "atanh": torch.atanh, "cos": torch.cos, "cosh": torch.cosh, "elu": F.elu, "erf": torch.erf,
-    "exp": torch.exp, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "hard_sigmoid": F.hardsigmoid, "hard_swish": F.hardswish, "log": torch.log, "mish": F.mish,
-    "sigmoid": torch.sigmoid, "silu": F.silu, "sin": torch.sin, "sinh": torch.sinh, "softplus": F.softplus,
-    "sqrt": torch.sqrt, "tanh": torch.tanh,
-}  # fmt: skip
+
+def _torch_function(variant: ops.Variant) -> Callable[..., Tensor]:
+    """Return torch's own function, which has the shapes and gradients of an engine function."""
+    name = variant.torch[0]
+    function = getattr(torch, name, None) or getattr(F, name)
+    return partial(function, **variant.torch_keywords)
+
+
+FUNCTIONS = {variant.step: _torch_function(variant) for _, variant in ops.VARIANTS if variant.torch}
 """Name in `numerics.FUNCTIONS` -> torch's function."""
 
 
 def _like_function(x: Tensor, *, name: str) -> Tensor:
-    return FUNCTIONS[name](x)  # type: ignore[no-any-return]
+    return FUNCTIONS[name](x)
 
 
 @register("function", _like_function)

@@ -334,15 +334,9 @@ OUTPUT_SIZES: dict[str, ShapeRule] = {
          "Mod", "Mul", "Or", "Pow", "Sub", "Where", "Xor"), _broadcast,
     ),
     **dict.fromkeys(
-        ("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BatchNormalization",
-         "BitwiseNot", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Cos", "Cosh", "CumSum",
-         "DequantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu", "GroupNormalization",
-         "HardSigmoid", "HardSwish", "Hardmax", "InstanceNormalization", "IsInf",
-         "IsNaN", "LRN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "LpNormalization",
-         "MeanVarianceNormalization", "Mish", "Neg", "Not", "PRelu", "QuantizeLinear",
-         "RMSNormalization", "Reciprocal", "Relu", "Round", "Selu",
-         "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax", "Softplus", "Softsign", "Sqrt",
-         "Swish", "Tan", "Tanh", "ThresholdedRelu", "Trilu"), _like_first,
+        (*ops.FUNCTIONS, *ops.of_kind("norm"), "BitwiseNot", "Cast", "CastLike", "CumSum", "DequantizeLinear",
+         "Hardmax", "LpNormalization", "MeanVarianceNormalization", "QuantizeLinear", "Shrink", "Trilu"),
+        _like_first,
     ),
     **dict.fromkeys(
         ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin",

@@ -20,15 +20,19 @@ from intact.engine.lower.rules.elements.max import integer_extreme, lower_extrem
 from intact.engine.lower.rules.elements.one_hot import lower_one_hot
 from intact.engine.lower.rules.elements.quantize import lower_quantize_linear
 from intact.engine.lower.rules.elements.trilu import lower_free_trilu, lower_trilu
-from intact.engine.lower.rules.functions.abs import lower_abs
-from intact.engine.lower.rules.functions.elu import lower_celu, lower_elu, lower_selu
-from intact.engine.lower.rules.functions.hard_sigmoid import lower_hard_sigmoid
-from intact.engine.lower.rules.functions.leaky_relu import lower_leaky_relu
 from intact.engine.lower.rules.functions.pow import lower_exact_pow, lower_pow
-from intact.engine.lower.rules.functions.sign import lower_sign
-from intact.engine.lower.rules.functions.sum import lower_sum
-from intact.engine.lower.rules.functions.tan import lower_tan
-from intact.engine.lower.rules.functions.thresholded_relu import lower_thresholded_relu
+from intact.engine.lower.rules.functions.step_chains import (
+    lower_abs,
+    lower_celu,
+    lower_elu,
+    lower_hard_sigmoid,
+    lower_leaky_relu,
+    lower_selu,
+    lower_sign,
+    lower_sum,
+    lower_tan,
+    lower_thresholded_relu,
+)
 from intact.engine.lower.rules.moves.block_gather import lower_block_gather
 from intact.engine.lower.rules.moves.concat import lower_concat, lower_concat_with_tokens
 from intact.engine.lower.rules.moves.depth_to_space import lower_depth_to_space, lower_space_to_depth
@@ -142,17 +146,16 @@ def lower_alone_in_floats(builder: PlanBuilder, node: Node) -> None:
 
 RULES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(sorted(ops.WITH_CURVE), (lower_function_alone,)),
+    **{
+        name: (function_rule(record().step),)
+        for name, record in ops.FUNCTIONS.items()
+        if record.variants and record.curve is None
+    },
     "Abs": (operation("abs"), lower_function_alone, lower_abs),
-    "Acos": (function_rule("acos"),),
-    "Acosh": (function_rule("acosh"),),
     "Add": (lower_add_alone, operation("add"), lower_function_alone, lower_binary),
     "And": (operation("and"),),
     "ArgMax": (lower_arg_max,),
     "ArgMin": (lower_arg_max,),
-    "Asin": (function_rule("asin"),),
-    "Asinh": (function_rule("asinh"),),
-    "Atan": (function_rule("atan"),),
-    "Atanh": (function_rule("atanh"),),
     "AveragePool": (lower_average_pool, lower_float_average_pool),
     "BatchNormalization": (lower_batch_norm_alone,),
     "BitwiseAnd": (operation("bitwise_and"),),
@@ -165,8 +168,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "ConstantOfShape": (lower_constant_of_shape,),
     "Conv": (lower_alone_in_codes, lower_alone_in_floats),
     "ConvTranspose": (lower_alone_in_codes, lower_alone_in_floats),
-    "Cos": (function_rule("cos"),),
-    "Cosh": (function_rule("cosh"),),
     "CumSum": (lower_cum_sum,),
     "DFT": (lower_dft,),
     "DepthToSpace": (lower_depth_to_space,),
@@ -240,8 +241,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "ScatterND": (lower_scatter_nd,),
     "Selu": (lower_function_alone, lower_selu),
     "Sign": (lower_sign,),
-    "Sin": (function_rule("sin"),),
-    "Sinh": (function_rule("sinh"),),
     "Slice": (lower_slice, lower_counted_slice),
     "Softmax": (lower_wide_softmax, lower_softmax_alone),
     "SpaceToDepth": (lower_space_to_depth,),
