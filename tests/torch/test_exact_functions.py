@@ -29,21 +29,33 @@ def same_bits(output: Tensor, want: np.ndarray) -> None:
     assert output.detach().numpy().tobytes() == np.ascontiguousarray(want, np.float32).tobytes()
 
 
-FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "cos": torch.cos, "elu": F.elu, "erf": torch.erf, "exp": torch.exp, "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "hard_sigmoid": F.hardsigmoid,
-    "hard_swish": F.hardswish, "mish": F.mish, "sigmoid": torch.sigmoid, "silu": F.silu, "sin": torch.sin,
-    "softplus": F.softplus, "tanh": Tensor.tanh,
-}  # fmt: skip
+CALLED = {
+    f"{name} {variant.step}": (name, variant) for _, variant in graph.ops.VARIANTS for name in variant.torch
+}
 
 
 @pytest.mark.rule("N65")
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_of_one_real_are_those_of_numerics(name: str) -> None:
-    x = floats(5, 300)
+@pytest.mark.parametrize("called", CALLED)
+def test_functions_of_one_real_are_those_of_numerics(called: str) -> None:
+    name, variant = CALLED[called]
+    spaces = (space for space in (torch, F, torch.special) if hasattr(space, name))
+    function, x = getattr(next(spaces), name), floats(5, 300)
     with exact_functions(EVALUATED):
-        output = FUNCTIONS[name](x)
-    same_bits(output, numerics.FUNCTIONS[name](x.numpy()))
+        output = function(x, **variant.torch_keywords)
+    same_bits(output, numerics.FUNCTIONS[variant.step](x.numpy()))
+    torch.testing.assert_close(
+        output, function(x, **variant.torch_keywords), rtol=1e-5, atol=1e-5, equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("name", ["erf", "expit", "expm1", "log1p", "log_softmax", "softmax"])
+def test_special_functions_are_those_of_the_same_name(name: str) -> None:
+    """Their names begin with ``special_``, and they were torch's."""
+    special, other = getattr(torch.special, name), getattr(torch, {"expit": "sigmoid"}.get(name, name))
+    operands = [floats(5, 300), *[-1] * name.endswith("softmax")]
+    with exact_functions(EVALUATED):
+        output, want = special(*operands), other(*operands)
+    same_bits(output, want.numpy())
 
 
 @pytest.mark.parametrize("root", [torch.sqrt, lambda x: x**0.5, lambda x: x.clone().sqrt_()])

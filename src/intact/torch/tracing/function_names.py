@@ -47,5 +47,5 @@ def function_of(func: Any) -> FunctionInfo:
 
 def _info_of(name: str) -> FunctionInfo:
     writes = name == "__setitem__" or (name.endswith("_") and not name.startswith("__"))
-    plain = name.strip("_")
+    plain = name.strip("_").removeprefix("special_")
     return FunctionInfo(GROUPED.get(plain, plain), writes, name in _AUGMENTED)
