@@ -25,6 +25,7 @@ EXACT = {
     "gelu": lambda x: x * ERFC(-x / math.sqrt(2)) / 2,
     "gelu_tanh": lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "silu": lambda x: x * _sigmoid(x),
+    "quick_gelu": lambda x: x * _sigmoid(1.702 * x),
     "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
     "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     "elu": lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x),

@@ -31,6 +31,11 @@ INTACT_INLINE F<V> silu(F<V> x) {
 }
 
 template <class V>
+INTACT_INLINE F<V> quick_gelu(F<V> x) {
+  return x * sigmoid<V>(x * V::set(1.702f));
+}
+
+template <class V>
 INTACT_INLINE F<V> hard_sigmoid(F<V> x) {
   const F<V> y = x * V::set(static_cast<float>(1.0 / 6)) + V::set(0.5f);
   return at_most<V>(at_least<V>(y, V::set(0.0f)), V::set(1.0f));
@@ -85,6 +90,7 @@ constexpr NamedFunction kActivations[] = {
     named<V, hard_swish<V>>("hard_swish", &smooth_hard_swish),
     named<V, leaky_relu<V>>("leaky_relu"),
     named<V, mish<V>>("mish"),
+    named<V, quick_gelu<V>>("quick_gelu"),
     named<V, relu<V>>("relu"),
     named<V, sigmoid<V>>("sigmoid"),
     named<V, silu<V>>("silu", &smooth_silu),

@@ -261,7 +261,7 @@ class Swish(Activation):
         Variant(
             "silu", {"alpha": 1.0}, name="Silu", torch=("silu",), models=("silu", "swish"), composed=True
         ),
-        Variant("", {"alpha": 1.702}, name="QuickGelu", models=("quick_gelu",), composed=True),
+        Variant("quick_gelu", {"alpha": 1.702}, name="QuickGelu", models=("quick_gelu",), composed=True),
     )
     alpha: float = 1.0
 

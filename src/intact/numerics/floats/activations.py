@@ -14,7 +14,7 @@ Reals = NDArray[np.float32]
 GELU_LINEAR, GELU_CUBIC = np.float32(1.59576912), np.float32(0.044715)  # 2 sqrt(2 / pi)
 GELU_TANH_LOW, SILU_LOW, HARD_LOW = np.float32(-16), np.float32(-128), np.float32(-3)
 MISH_HIGH = np.float32(20)  # from here on mish(x) is x
-SIXTH, LEAK = np.float32(1 / 6), np.float32(0.01)
+SIXTH, LEAK, QUICK_SLOPE = np.float32(1 / 6), np.float32(0.01), np.float32(1.702)
 
 
 @float_function
@@ -58,6 +58,17 @@ def silu(x: Reals) -> Reals:
     Rule N38.
     """
     return np.asarray(at_least(x, SILU_LOW) * sigmoid(x))
+
+
+@float_function
+def quick_gelu(x: Reals) -> Reals:
+    """Compute ``x * sigmoid(x * fl32(1.702))``, GELU as CLIP has it.
+
+    No argument is clamped, so that the bits are those of the two products and the sigmoid that modules write.
+
+    Rule N38.
+    """
+    return np.asarray(x * sigmoid(x * QUICK_SLOPE))
 
 
 @float_function
