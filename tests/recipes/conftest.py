@@ -68,7 +68,8 @@ def tree(tmp_path: Path) -> Path:
     package = Path(intact.__file__).parent
     shutil.copytree(package, tmp_path / "src/intact", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
-    shared = [ROOT / "CMakeLists.txt", ROOT / "tests/onnx_models.py", ROOT / "tests/conftest.py"]
+    names = ("CMakeLists.txt", "tests/onnx_models.py", "tests/conftest.py", "tests/numerics/test_function.py")
+    shared = [ROOT / name for name in names]
     for path in (*shared, *ROOT.glob("tests/*/conftest.py")):
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)

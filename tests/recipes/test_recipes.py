@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from intact.kernels import cpu_features
@@ -24,6 +25,7 @@ MOST_FILES = {"a calibration method": 3, "an operator": 8, "a rewrite": 3, "a st
 def test_there_is_a_recipe_for_what_is_added_most_often() -> None:
     assert {
         "a placement rule",
+        "an elementwise function",
         "a rewrite",
         "a calibration method",
         "a kernel",
@@ -86,6 +88,24 @@ def test_the_home_of_the_step_compiles(tree: Path) -> None:
     built = subprocess.run(command, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     assert "INTACT_KIND(reverse)" in (tree / "csrc/engine/kinds.inc").read_text("utf-8")
+
+
+def test_the_function_has_the_bits_of_its_meaning(tree: Path) -> None:
+    """Compiled alone with its family, and looked up by its name."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None or sys.platform == "win32":
+        pytest.skip("needs a compiler")
+    apply(RECIPES["an elementwise function"], tree)
+    program = str(tree / "driver")
+    sources = [tree / "csrc/kernels/float_steps/reference.cc", Path(__file__).with_name("function.cc")]
+    command = [compiler, "-std=c++20", "-O1", "-ffp-contract=off", f"-I{tree / 'csrc'}", *map(str, sources)]
+    built = subprocess.run([*command, "-o", program], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    x = np.arange(-100, 101, dtype=np.float32) / np.float32(16)
+    want = np.clip(x * np.float32(0.2) + np.float32(0.5), np.float32(0), np.float32(1))
+    done = subprocess.run([program, "keras_hard_sigmoid"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert [float.fromhex(line) for line in done.stdout.split()] == want.tolist()
 
 
 def test_the_kernel_gives_the_bits_of_the_others(tree: Path) -> None:
