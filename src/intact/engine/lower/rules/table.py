@@ -79,8 +79,6 @@ from intact.engine.lower.rules.reductions.cum_sum import lower_cum_sum
 from intact.engine.lower.rules.reductions.fold import lower_fold
 from intact.engine.lower.rules.reductions.group_normalization import lower_group_norm, lower_instance_norm
 from intact.engine.lower.rules.reductions.layer_norm import lower_layer_norm_alone
-from intact.engine.lower.rules.reductions.log_softmax import lower_log_softmax
-from intact.engine.lower.rules.reductions.lrn import lower_lrn
 from intact.engine.lower.rules.reductions.pool import (
     lower_average_pool,
     lower_float_average_pool,
@@ -88,9 +86,13 @@ from intact.engine.lower.rules.reductions.pool import (
 )
 from intact.engine.lower.rules.reductions.range import lower_range
 from intact.engine.lower.rules.reductions.reduce import lower_reduce, sum_of
-from intact.engine.lower.rules.reductions.reduce_log_sum_exp import lower_reduce_log_sum_exp
-from intact.engine.lower.rules.reductions.rms_normalization import lower_rms_norm
 from intact.engine.lower.rules.reductions.softmax import lower_softmax_alone, lower_wide_softmax
+from intact.engine.lower.rules.reductions.step_chains import (
+    lower_log_softmax,
+    lower_lrn,
+    lower_reduce_log_sum_exp,
+    lower_rms_norm,
+)
 from intact.engine.lower.rules.reductions.top_k import lower_top_k
 from intact.graph import Node, ops
 
