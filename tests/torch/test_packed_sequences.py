@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import intact
@@ -27,18 +28,20 @@ DATA = [(torch.randint(0, 20, (3, STEPS), generator=GENERATOR), torch.tensor(len
 class Tagger(nn.Module):
     """The last state of each sentence, and what is said of each of its words."""
 
-    def __init__(self, layer: type[nn.RNNBase], *, activation: bool = False, **options: Any) -> None:
+    def __init__(
+        self, layer: type[nn.RNNBase], *, activation: Callable[[Tensor], Tensor] | None = None, **options: Any
+    ) -> None:
         super().__init__()
         self.words = nn.Embedding(20, 16)
         self.layer = layer(16, 24, batch_first=True, **options)
         width = 48 if options.get("bidirectional") else 24
         self.words_head, self.head = nn.Linear(width, 5), nn.Linear(24, 4)
-        self.hidden = nn.Linear(16, 16) if activation else None
+        self.hidden, self.activation = nn.Linear(16, 16) if activation else None, activation
 
     def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(self.words(ids), lengths, batch_first=True, enforce_sorted=False)
-        if self.hidden is not None:
-            packed = PackedSequence(torch.relu(self.hidden(packed.data)), *packed[1:])
+        if self.hidden is not None and self.activation is not None:
+            packed = PackedSequence(self.activation(self.hidden(packed.data)), *packed[1:])
         y, last = self.layer(packed)
         y, _ = pad_packed_sequence(y, batch_first=True, padding_value=0.5)
         return self.words_head(y), self.head(last[0][-1] if isinstance(last, tuple) else last[-1])
@@ -48,7 +51,8 @@ CASES: dict[str, Callable[[], nn.Module]] = {
     "LSTM": lambda: Tagger(nn.LSTM),
     "two layers, both ways": lambda: Tagger(nn.LSTM, num_layers=2, bidirectional=True),
     "GRU": lambda: Tagger(nn.GRU, bias=False),
-    "RNN behind a layer of rows": lambda: Tagger(nn.RNN, activation=True),
+    "RNN behind a layer of rows": lambda: Tagger(nn.RNN, activation=torch.relu),
+    "GRU behind a function of rows": lambda: Tagger(nn.GRU, activation=F.hardswish),
 }
 
 

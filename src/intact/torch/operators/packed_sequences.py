@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from intact.errors import UnsupportedError
+from intact.graph.ops import VARIANTS
 from intact.torch.private_torch import pack_padded_sequence, pad_packed_sequence, pytree
 
 __all__ = ["PackedInTrace", "has_packed", "run_padded"]
@@ -29,8 +30,9 @@ _READ_SHAPE = {
 }  # fmt: skip
 """Functions that read only a tensor's type and sizes."""
 _BY_ROW = {
-    "linear", "relu", "relu_", "leaky_relu", "gelu", "silu", "elu", "tanh", "tanh_", "sigmoid", "dropout",
-    "feature_dropout", "fake_quantize", "edge", "clone", "contiguous", "detach", "to", "float",
+    "linear", "relu", "relu_", "leaky_relu", "dropout", "feature_dropout", "fake_quantize", "edge", "clone",
+    "contiguous", "detach", "to", "float",
+    *(f"{name}{inplace}" for _, variant in VARIANTS for name in variant.torch for inplace in ("", "_")),
 }  # fmt: skip
 """Functions that compute each row by itself."""
 
