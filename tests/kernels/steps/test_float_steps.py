@@ -419,9 +419,7 @@ def test_layer_norm_with_codes_beside_it(
     assert_same_bits(case.runner.result(1), want)
 
 
-def test_long_rows_and_several_pieces(
-    runner: Any, float_steps_kernel: str, assert_same_bits: SameBits
-) -> None:
+def test_long_rows_in_pieces(runner: Any, float_steps_kernel: str, assert_same_bits: SameBits) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((37, 5000)).astype(np.float32)
     for make, want in (
@@ -440,10 +438,8 @@ def test_long_rows_and_several_pieces(
 def test_empty_tensors(runner: Any, float_steps_kernel: str) -> None:
     for shape in ((0, 4), (4, 0)):
         case = Case(runner, 0, float_steps_kernel)
-        x, y = (
-            Real(case.runner.input(np.zeros(shape, np.float32))),
-            Real(case.runner.output(shape, np.float32)),
-        )
+        x = Real(case.runner.input(np.zeros(shape, np.float32)))
+        y = Real(case.runner.output(shape, np.float32))
         assert float_steps.softmax(x, y, kernels=case.kernels).items == 0
         assert float_steps.function(x, y, "exp", case.kernels).items == 0
 
