@@ -7,10 +7,12 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import intact
 from intact import kernels
+from intact.engine import save_ep_context
 from intact.engine.reference import evaluate
 
 
@@ -36,6 +38,15 @@ def network():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def run_in_onnxruntime(path, x):
+    """The output of a model with an EPContext node, by the provider that lies in the wheel."""
+    onnxruntime.register_execution_provider_library("intact", intact.get_onnxruntime_library())
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == "INTactExecutionProvider"]
+    options = onnxruntime.SessionOptions()
+    options.add_provider_for_devices(devices, {})
+    return onnxruntime.InferenceSession(path, sess_options=options).run(None, {"x": x})[0]
+
+
 def main() -> None:
     source = Path(__file__).resolve().parents[1] / "src"
     assert source not in Path(intact.__file__).resolve().parents, "this is the source tree, not a wheel"
@@ -48,6 +59,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         engine.save(f"{folder}/model.plan")
         assert np.array_equal(intact.load(f"{folder}/model.plan", threads=1)(data[:4]), y)
+        quantized.save(f"{folder}/model.onnx")
+        save_ep_context(engine, f"{folder}/model.onnx", f"{folder}/model_ctx.onnx")
+        assert np.array_equal(run_in_onnxruntime(f"{folder}/model_ctx.onnx", data[:4]), y)
     chosen = ", ".join(kernel.name for kernel in kernels.kernel_list() if kernel.chosen)
     print(f"intact {intact.__version__} in {Path(intact.__file__).parent}: {chosen}")
 

@@ -184,6 +184,20 @@ def test_random_graphs_have_the_engines_bits(provider, tmp_path) -> None:
     assert runs > 50 and refused < 12
 
 
+def test_a_model_has_no_node_for_other_providers_and_writes_into_bound_memory(
+    provider, net_engine, context_model
+) -> None:
+    session = open_session(context_model, session__disable_cpu_ep_fallback="1")
+    feeds = sample(2)
+    want = net_engine[1].run(feeds)["y"]
+    output = np.zeros_like(want)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", feeds["x"])
+    binding.bind_output("y", "cpu", 0, output.dtype, output.shape, output.ctypes.data)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(output, want, strict=True)
+
+
 def change_node(path: Path, to: Path, **attributes: Any) -> Path:
     """A copy of an EPContext model with other attributes."""
     model = onnx.load(path)
