@@ -12,7 +12,7 @@ from intact.errors import QuantValueError
 _RANGES: Mapping[str, object] = {
     "calib": None, "percentile": None, "profile": "intact", "asymmetric": False, "per_tensor": False,
     "overrides": None, "opset": None, "bias_correction": "auto", "equalization": "auto", "rounding": None,
-    "bits16": None, "float_budget": None, "ray": None,
+    "bits16": None, "float_budget": None, "dynamic_ranges": "auto", "ray": None,
 }  # fmt: skip
 """Options for activations with stored ranges, and what each is where it was not given."""
 

@@ -172,9 +172,7 @@ def run(
         return
     import intact
 
-    _require_one(data, calib)
-    images = (size, mean, std, fit, layout, colour, preset)
-    source = shared_options.data_of(data, *images) if data or not calib else Calibration.load(calib)
+    source = _read_source(data, calib, (size, mean, std, fit, layout, colour, preset))
     settings, widths = read_overrides(overrides), read_bits16(bits16)
     with catch_warnings(action="ignore", category=ZeroRangeWarning):  # `_show_result` names these tensors
         result = intact.quantize(
@@ -193,6 +191,12 @@ def run(
 
 def _method_options(percentile: Any) -> dict[str, Any]:
     return {} if percentile is None else {"percentile": percentile}
+
+
+def _read_source(data: Path | None, calib: Path | None, images: tuple[Any, ...]) -> Any:
+    """Return the calibration data, or the stored statistics; refuse where neither is there."""
+    _require_one(data, calib)
+    return shared_options.data_of(data, *images) if data or not calib else Calibration.load(calib)
 
 
 def _require_one(data: Path | None, calib: Path | None) -> None:
