@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 from intact.calib import Calibration, Range
 from intact.graph import PicklableModel, Session
@@ -47,15 +48,20 @@ class CollectedStatistics:
 
     def merge(self, later: CollectedStatistics) -> None:
         """Add the statistics of later runs."""
-        for mine, theirs in ((self.calibration, later.calibration), (self.channels, later.channels)):
-            for name, stats in theirs.items():
-                if name in mine:
-                    mine[name].merge(stats)  # type: ignore[arg-type]  # of one kind
-                else:
-                    mine[name] = deepcopy(stats)  # what arrives may be read-only
+        _merge_by_name(self.calibration, later.calibration)
+        _merge_by_name(self.channels, later.channels)
         self.sample.merge(later.sample)
         self.margins.merge(later.margins)
         self.runs, self.batches = self.runs + later.runs, later.batches
+
+
+def _merge_by_name(mine: MutableMapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    """Merge statistics into those of the same name and kind, in place."""
+    for name, stats in theirs.items():
+        if name in mine:
+            mine[name].merge(stats)
+        else:
+            mine[name] = deepcopy(stats)  # what arrives may be read-only
 
 
 @dataclass

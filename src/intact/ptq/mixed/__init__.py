@@ -9,11 +9,10 @@ from intact.ptq.mixed.precision_search import (
     affordable_steps,
     forms_of,
     is_clearly_better,
-    is_hopeless,
 )
 from intact.ptq.mixed.predicted_time import PredictedTime
 
 __all__ = [
     "GOOD_DB", "RUNS", "BudgetProgram", "Form", "PredictedTime", "Selection", "UnitTrials", "Upgrade",
-    "affordable_steps", "forms_of", "is_clearly_better", "is_hopeless", "reader_is_recurrent",
+    "affordable_steps", "forms_of", "is_clearly_better", "reader_is_recurrent",
 ]  # fmt: skip

@@ -29,7 +29,6 @@ from intact.ptq.mixed.precision_search import (
     forms_of,
     greedy_steps,
     is_clearly_better,
-    is_hopeless,
 )
 from intact.ptq.mixed.predicted_time import PredictedTime, elements, shapes_of
 from intact.ptq.scope.quantization_ranges import QuantizedWeight
@@ -112,8 +111,6 @@ def _spend_budget(search: _Search, groups: Sequence[UnitGroup], budget: float, e
         error: Of the outputs, with what is in none of the groups.
     """
     steps, proposal = affordable_steps(groups, budget, error), None
-    if is_hopeless(groups, steps, error):
-        return search.after
     while steps and (proposal := search.propose(forms_of(steps))) is None:  # a model in float throughout
         steps.pop()
     if proposal is None:

@@ -110,7 +110,7 @@ def count_worthwhile(steps: Sequence[PrecisionStep], total: float) -> int:
 
 
 def affordable_steps(groups: Sequence[UnitGroup], budget: float, error: float = 0.0) -> list[PrecisionStep]:
-    """Return the steps that are worth their time within `budget`.
+    """Return the steps that are worth their time within `budget`; none where they leave too much error.
 
     Args:
         groups: Measured.
@@ -118,7 +118,8 @@ def affordable_steps(groups: Sequence[UnitGroup], budget: float, error: float = 
         error: Of the outputs, where there are units in none of the groups.
     """
     steps = greedy_steps(groups, budget)
-    return steps[: count_worthwhile(steps, max(error, sum(group.error for group in groups)))]
+    steps = steps[: count_worthwhile(steps, max(error, sum(group.error for group in groups)))]
+    return [] if is_hopeless(groups, steps, error) else steps
 
 
 def forms_of(steps: Sequence[PrecisionStep]) -> dict[Form, dict[Unit, UnitGroup]]:
@@ -205,7 +206,7 @@ class UnitTrials(ABC):
         if budget < inf:  # 16 bits leave nothing at best
             pairs = list(zip(parts, screened_groups, strict=True))
             best = [UnitGroup(p, g.error, self._forms(p, g.error, g.error)) for p, g in pairs]
-            if is_hopeless(best, affordable_steps(best, budget, error), error):
+            if not affordable_steps(best, budget, error):
                 return []
         alone = dict(zip(widenable, self.errors(widenable, False), strict=True)) if widenable else {}
         return [

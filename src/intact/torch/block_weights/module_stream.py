@@ -119,7 +119,7 @@ class ModuleStream:
         calls: Arguments of the model, for each batch.
     """
 
-    def __init__(self, model: nn.Module, layers: Mapping[str, nn.Linear], calls: Sequence[Call]) -> None:
+    def __init__(self, model: nn.Module, layers: Mapping[str, nn.Module], calls: Sequence[Call]) -> None:
         self._model, self._calls, self._layers = model, calls, layers
         self.gates = {path: Gate(path, layer) for path, layer in layers.items()}
 
@@ -136,7 +136,8 @@ class ModuleStream:
 
     def size_of(self, path: str) -> int:
         """Return K of a layer, the size of its inputs' last axis."""
-        return int(self._layers[path].in_features)
+        layer: Any = self._layers[path]
+        return int(layer.in_features)
 
     def advance(self) -> None:
         """Bring every batch to a gate that is not open, or to its end."""

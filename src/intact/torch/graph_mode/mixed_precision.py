@@ -28,7 +28,6 @@ from intact.ptq.mixed import (
     affordable_steps,
     forms_of,
     is_clearly_better,
-    is_hopeless,
     reader_is_recurrent,
 )
 from intact.ptq.scope import FLOAT_BUDGET
@@ -123,8 +122,7 @@ def spend_budget(
     undo_bias_correction(calibration.model)
     trials = _ModuleTrials(analysis, calibration, units)
     measured = trials.measure(list(units), budget=budget, error=error)
-    steps = affordable_steps(measured, budget, error)
-    forms = forms_of([] if is_hopeless(measured, steps, error) else steps)
+    forms = forms_of(affordable_steps(measured, budget, error))
     change = _Change(calibration)
     result = BudgetResult()
     for form, groups in forms.items():
