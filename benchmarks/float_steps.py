@@ -9,107 +9,85 @@ GB/s (bytes read and written) or GMAC/s, and what the 12 layers of the encoder a
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from step_times import best_time
+from tests.one_step import plan_of
 
 from intact import kernels
-from intact.kernels import float_steps
-from intact.kernels.float_steps import Product, Real
-from intact.kernels.program import NativeStep, Program, View
-from intact.kernels.registry import kernels_in_use
+from intact.engine.plan import Plan
+from intact.engine.steps import Codes, Epilogue, Function, LayerNorm, MatMul, Softmax, Step
 
 LAYERS, HEADS, HIDDEN, INNER = 12, 12, 768, 3072
 WIDTH = HIDDEN // HEADS
 
 
-class Bench:
-    """One step over its own arena."""
-
-    def __init__(self, kernel: str, threads: int) -> None:
-        self.kernels = {**kernels_in_use(), kernel.rpartition("_")[0]: kernel}
-        self.threads, self.nbytes = threads, 0
-        self.floats: list[View] = []
-
-    def tensor(self, dtype: str, *sizes: int, zero: int = 128) -> Real:
-        """Memory behind what there is."""
-        size = np.dtype(dtype).itemsize
-        strides = [int(np.prod(sizes[i + 1 :], initial=1)) * size for i in range(len(sizes))]
-        view = View(0, self.nbytes, dtype, sizes, strides)
-        if dtype == "float32":
-            self.floats.append(view)
-        self.nbytes += -(-int(np.prod(sizes)) * size // 64) * 64 + 64
-        return Real(view, 0.02, zero)
-
-    def seconds(self, step: NativeStep, repeats: int) -> float:
-        """The fastest of all rounds."""
-        program = Program(self.threads)
-        program.arena(self.nbytes)
-        program.add(step)
-        context = program.take()
-        arena = context.arena()
-        rng = np.random.default_rng(0)
-        arena[:] = rng.integers(0, 256, arena.size)
-        for view in self.floats:
-            count = int(np.prod(view.sizes))
-            arena[view.offset : view.offset + 4 * count].view(np.float32)[:] = rng.normal(0, 3, count)
-        times = np.zeros(1)
-        best = np.inf
-        for _ in range(repeats):
-            context.run(0, 1, times)
-            best = min(best, float(times[0]))
-        return best
-
-
 @dataclass(frozen=True)
 class Case:
-    """One step: `count` of it in a layer, and what it moves or multiplies."""
+    """One step: `count` of it in a layer, what it moves or multiplies, and its plan and inputs."""
 
     name: str
-    step: NativeStep
     count: int
     amount: float
     unit: str
+    plan: Plan
+    feeds: dict[str, np.ndarray]
 
 
-def _permute(x: Real, order: tuple[int, ...]) -> Real:
-    sizes, strides = ([axes[i] for i in order] for axes in (x.view.sizes, x.view.strides))
-    return Real(View(0, x.view.offset, "uint8", sizes, strides), x.scale, x.zero)
+def _input(dtype: str, *sizes: int) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    if dtype == "float32":
+        return rng.normal(0, 3, sizes).astype(np.float32)
+    return rng.integers(0, 256, sizes).astype(np.uint8)
 
 
-def _reals(bench: Bench, tokens: int) -> Iterator[Case]:
-    def bytes_moved(*tensors: Real) -> float:
-        return sum(float(np.prod(t.view.sizes)) * t.view.itemsize for t in tensors)
+def _grids(feeds: dict[str, np.ndarray], **outputs: int) -> dict[str, Codes]:
+    """Of all inputs of bytes, and of outputs with these zero points."""
+    zeros = {name: 128 for name, x in feeds.items() if x.dtype == np.uint8} | outputs
+    return {name: Codes(0.02, zero, False, 0, 255) for name, zero in zeros.items()}
+
+
+def _reals(tokens: int) -> Iterator[Case]:
+    def case(name: str, step: Step, count: int, feeds: dict[str, np.ndarray], **outputs: int) -> Case:
+        plan = plan_of(step, feeds, grids=_grids(feeds, **outputs))
+        tensors = plan.tensors.values()
+        moved = sum(math.prod(t.shape) * (1 if t.codes else 4) for t in tensors)
+        return Case(name, count, moved, "GB/s", plan, feeds)
 
     for dtype in ("float32", "uint8"):
-        x = bench.tensor(dtype, HEADS, tokens, tokens)
-        y = bench.tensor("uint8", HEADS, tokens, tokens, zero=0)
-        name = f"softmax, {dtype} to codes"
-        yield Case(
-            name, float_steps.softmax(x, y, 0.125, kernels=bench.kernels), 1, bytes_moved(x, y), "GB/s"
-        )
-    x, y, r = (bench.tensor("uint8", tokens, HIDDEN) for _ in range(3))
-    step = float_steps.layer_norm(x, y, 1e-12, residual=r, kernels=bench.kernels)
-    yield Case("layer_norm with residual, codes to codes", step, 2, bytes_moved(x, y, r), "GB/s")
+        feeds = {"x": _input(dtype, HEADS, tokens, tokens)}
+        yield case(f"softmax, {dtype} to codes", Softmax("step", (), "x", "y", -1, 0.125), 1, feeds, y=0)
+    feeds = {name: _input("uint8", tokens, HIDDEN) for name in "xr"}
+    norm = LayerNorm("step", (), "x", "y", "", "", 1e-12, "r")
+    yield case("layer_norm with residual, codes to codes", norm, 2, feeds, y=128)
     for dtype in ("float32", "uint8"):
-        x, y = (bench.tensor(dtype, tokens, INNER) for _ in range(2))
-        name = f"gelu, {dtype}"
-        yield Case(name, float_steps.function(x, y, "gelu", bench.kernels), 1, bytes_moved(x, y), "GB/s")
+        feeds = {"x": _input(dtype, tokens, INNER)}
+        outputs = {"y": 128} if dtype == "uint8" else {}
+        yield case(f"gelu, {dtype}", Function("step", (), "x", "y", "gelu"), 1, feeds, **outputs)
 
 
-def _products(bench: Bench, tokens: int) -> Iterator[Case]:
-    q, k, v, out = (bench.tensor("uint8", tokens, HEADS, WIDTH) for _ in range(4))
-    p = bench.tensor("uint8", HEADS, tokens, tokens, zero=0)
+def _products(tokens: int) -> Iterator[Case]:
     macs = HEADS * tokens * tokens * WIDTH
-    scores = bench.tensor("float32", HEADS, tokens, tokens)
-    heads, turned = (1, 0, 2), (1, 2, 0)
-    qk = Product(_permute(q, heads), _permute(k, turned), scores, 0.01)
-    pv = Product(p, _permute(v, heads), _permute(out, heads), 0.01)
-    yield Case("q times k, to floats", float_steps.matmul(qk, bench.kernels), 1, macs, "GMAC/s")
-    yield Case("p times v, to codes", float_steps.matmul(pv, bench.kernels), 1, macs, "GMAC/s")
-    whole = float_steps.attention(qk, pv, kernels=bench.kernels)
-    yield Case("attention: these two and softmax", whole, 1, 2 * macs, "GMAC/s")
+    q, k, v = (_input("uint8", tokens, HEADS, WIDTH).transpose(1, 0, 2) for _ in "qkv")
+    feeds = {"q": q, "k": k.transpose(0, 2, 1), "v": v, "p": _input("uint8", HEADS, tokens, tokens)}
+    m = {"m": np.float32([0.01])}
+    scores = MatMul("step", (), "q", "k", "s", Epilogue("m"))
+    values = MatMul("step", (), "p", "v", "y", Epilogue("m"))
+    softmax = Softmax("soft", (), "s", "p", -1, 0.125)
+
+    def case(name: str, steps: Any, amount: int, names: str, **outputs: int) -> Case:
+        used = {n: feeds[n] for n in names}
+        plan = plan_of(steps, used, grids=_grids(used, **outputs), **m)
+        return Case(name, 1, amount, "GMAC/s", plan, used)
+
+    yield case("q times k, to floats", scores, macs, "qk")
+    yield case("p times v, to codes", values, macs, "pv", y=128)
+    whole = (replace(scores, name="scores"), softmax, values)
+    yield case("attention: these two and softmax", whole, 2 * macs, "qkv", p=0, y=128)
 
 
 def main() -> None:
@@ -125,9 +103,9 @@ def main() -> None:
         if kernel.family not in ("float_steps", "matmul") or not kernel.available:
             continue
         cases = _reals if kernel.family == "float_steps" else _products
-        bench = Bench(kernel.name, args.threads)
-        for case in cases(bench, args.tokens):
-            seconds = bench.seconds(case.step, args.repeats)
+        for case in cases(args.tokens):
+            more = {"kernels": kernel.name, "threads": args.threads, "runs": args.repeats}
+            seconds, _ = best_time(case.plan, case.feeds, "step", **more)
             rate = f"{case.amount / seconds / 1e9:.1f} {case.unit}"
             total = seconds * case.count * LAYERS * 1e3
             print(f"{kernel.name:14} {case.name:42} {seconds * 1e6:9.1f} {rate:>14} {total:14.2f}")

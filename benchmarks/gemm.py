@@ -2,8 +2,8 @@
 
     python benchmarks/gemm.py [--threads 1 2] [--kernels NAME ...] [--high 127]
 
-Each figure is the best of many runs of one step; for grouped kernels the share of steps in groups of
-1, 2, ... stands behind. Weights are Gaussian, cut at 4 sigma: the hard case for groups.
+Each figure is the best of many runs of one step; for grouped kernels the share of products in groups of
+1, 2, ... steps stands behind. Weights are Gaussian, cut at 4 sigma: the hard case for groups.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import argparse
 from dataclasses import dataclass
 
 import numpy as np
+from step_times import best_time
+from tests.one_step import plan_of
 
 from intact import kernels
-from intact.kernels import gemm
-from intact.kernels.epilogue import BoundEpilogue
-from intact.kernels.program import ARENA, SLACK, Program, View
+from intact.engine.steps import Codes, Conv, Epilogue
 
 
 @dataclass(frozen=True)
@@ -75,55 +75,24 @@ SHAPES = [
 ]
 
 
-def image(offset: int, h: int, w: int, c: int, pad: int, high: int = 255) -> tuple[View, int]:
-    """An image in the arena with a halo on all sides, and where it ends."""
-    row, first = (w + 2 * pad) * c, offset + (pad * (w + 2 * pad) + pad) * c
-    end = offset + (h + 2 * pad) * row
-    strides = ((h + 2 * pad) * row, row, c, 1)
-    view = View(ARENA, first, "uint8", (1, h, w, c), strides, (pad,) * 4, (0, high))
-    return view, -(-(end + SLACK) // 64) * 64
-
-
-def measure(shape: Shape, kernel: str, threads: int, high: int, runs: int) -> tuple[float, tuple[int, ...]]:
-    """Seconds of the best run, and steps by group size."""
+def measure(shape: Shape, kernel: str, threads: int, high: int, runs: int) -> tuple[float, dict[str, int]]:
+    """Seconds of the best run, and products by inner loop."""
     rng = np.random.default_rng(0)
-    pad = shape.kernel // 2
     h, w = (1, shape.rows) if shape.rows else (shape.size, shape.size)
-    oh, ow = (1, shape.rows) if shape.rows else (shape.positions, shape.positions)
-    x, end = image(0, h, w, shape.inputs, pad, high)
-    y, nbytes = image(end, oh, ow, shape.out, 0)
-    weight = np.clip(
-        np.rint(rng.normal(0, 32, (shape.out, shape.kernel, shape.kernel, shape.inputs))), -127, 127
-    )
-    weight = weight.astype(np.int8)
-    tiled = kernel.startswith(gemm.WINOGRAD)
-    if tiled:
-        packed = gemm.pack_winograd(weight, high=high, kernel=kernel)
-    else:
-        packed = gemm.pack(weight, high=high, kernel=kernel)
-    m = np.full(shape.out, 1e-4, np.float32)
-    epilogue = BoundEpilogue(m, m, np.zeros(shape.out, np.int32))
-    strides = (shape.stride, shape.stride)
-    program = Program(threads)
-    program.arena(nbytes)
-    origin = (-pad, -pad)
-    if tiled:
-        program.add(gemm.winograd(x, y, packed, epilogue, origin=origin, threads=threads, kernel=kernel))
-    else:
-        program.add(gemm.conv(x, y, packed, epilogue, strides=strides, origin=origin, kernel=kernel))
-    context = program.take()
-    context.arena()[:] = rng.integers(0, high + 1, len(context.arena()))
-    seconds = np.empty(1)
-    best = np.inf
-    for _ in range(runs):
-        context.run(0, 1, seconds)
-        best = min(best, seconds[0])
-    return best, () if tiled else gemm.steps_by_group(packed, kernel)
+    weight = rng.normal(0, 32, (shape.out, shape.kernel, shape.kernel, shape.inputs))
+    weight = np.clip(np.rint(weight), -127, 127).astype(np.int8)
+    x = rng.integers(0, high + 1, (1, shape.inputs, h, w)).astype(np.uint8)
+    grids = {"x": Codes(0.05, 0, False, 0, high), "y": Codes(1.0, 0, False, 0, 255)}
+    strides, pads = (shape.stride, shape.stride), (shape.kernel // 2,) * 4
+    step = Conv("layer", (), "x", "y", "w", Epilogue("m", "m"), strides, (1, 1), pads)
+    plan = plan_of(step, {"x": x}, grids=grids, w=weight, m=np.full(shape.out, 1e-4, np.float32))
+    more = {"kernels": kernel, "threads": threads, "runs": runs, "form": kernel}
+    return best_time(plan, {"x": x}, "layer", **more)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    families = gemm.FAMILY, gemm.WINOGRAD
+    families = "gemm", "winograd"
     listed = kernels.kernel_list()
     names = [k.name for k in listed if k.family in families and k.available and k.needs]
     parser.add_argument("--kernels", nargs="+", default=names)
@@ -139,11 +108,11 @@ def main() -> None:
                 total = products = 0.0
                 for shape in SHAPES:
                     tiles = shape.kernel == 3 and shape.stride == 1
-                    if options.only not in shape.name or not (tiles or kernel.startswith(gemm.FAMILY)):
+                    if options.only not in shape.name or not (tiles or kernel.startswith("gemm")):
                         continue
-                    seconds, groups = measure(shape, kernel, threads, high, options.runs)
+                    seconds, loops = measure(shape, kernel, threads, high, options.runs)
                     total, products = total + seconds, products + shape.products
-                    share = " ".join(f"{n / sum(groups):4.0%}" for n in groups) if sum(groups[1:]) else ""
+                    share = " ".join(f"{name} {n / sum(loops.values()):.0%}" for name, n in loops.items())
                     print(
                         f"  {shape.name:22} {seconds * 1e6:8.1f} us"
                         f" {shape.products / seconds / 1e9:7.1f} GMAC/s  {share}"

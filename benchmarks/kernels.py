@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from intact import kernels, numerics
-from intact.kernels import moves
-from intact.kernels.program import Program, View
+from intact.engine.engine import Engine
+from intact.engine.plan import Plan
+from intact.engine.steps import Elementwise, Tensor
 from intact.spec import INT8, QuantSpec
 
 CHANNELS, SIDE = 64, 40  # [N, 64, 40, 40]: activations of a convolution
@@ -115,15 +116,12 @@ class Bench:
         count = self.x_np.nbytes // 8
         values = self.x_np.ravel()[:count] * 100
         arrays = [(values > 0) if d == "bool" else values.astype(d) for d in dtypes]
-        made_array = np.empty(count, result)
-        program = Program(self.threads)
-        blocks = [*map(program.input, (x.nbytes for x in arrays)), program.output(made_array.nbytes)]
-        views = [
-            View(block, 0, x.dtype.name, x.shape, x.strides)
-            for block, x in zip(blocks, [*arrays, made_array], strict=True)
-        ]
-        program.add(moves.elementwise(operation, views[:-1], views[-1]))
-        return lambda: program.run(arrays, [made_array])
+        feeds = {f"x{i}": x for i, x in enumerate(arrays)}
+        tensors = {name: Tensor(name, x.dtype.name, x.shape) for name, x in feeds.items()}
+        tensors["y"] = Tensor("y", result, (count,))
+        step = Elementwise("step", (), operation, tuple(feeds), "y")
+        engine = Engine(Plan((step,), tensors, {}, tuple(feeds), ("y",)), threads=self.threads)
+        return lambda: engine.run(feeds)
 
     def peers(self) -> Iterator[Contender]:
         scale = self.amax / 127

@@ -15,7 +15,6 @@
 
 #include "base/type_names.h"
 #include "bindings/bindings.h"
-#include "bindings/packed.h"
 #include "engine/bound.h"
 #include "engine/crc32.h"
 #include "engine/panels.h"
@@ -43,6 +42,21 @@ nb::tuple tuple_of(const engine::Axes& axes) {
   nb::list items;
   for (const int64_t n : axes) items.append(n);
   return nb::tuple(items);
+}
+
+// Keeps a Python object alive from wherever a step is destroyed.
+std::shared_ptr<const void> keep(nb::object object) {
+  return {new nb::object(std::move(object)), [](const void* p) {
+            const nb::gil_scoped_acquire gil;
+            delete static_cast<const nb::object*>(p);
+          }};
+}
+
+nb::ndarray<nb::numpy, uint8_t> array_of(std::vector<uint8_t> bytes) {
+  auto* const bytes_on_heap = new std::vector<uint8_t>(std::move(bytes));
+  const nb::capsule owner(bytes_on_heap,
+                          [](void* p) noexcept { delete static_cast<std::vector<uint8_t>*>(p); });
+  return {bytes_on_heap->data(), {bytes_on_heap->size()}, owner};
 }
 
 // An array of Python's, alive for as long as its bytes are needed.

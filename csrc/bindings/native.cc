@@ -295,13 +295,6 @@ NB_MODULE(_native, m) {
   bind_choices(m);
   bind_program(m);
   bind_engine(m);
-  bind_epilogue(m);
-  bind_real_views(m);
-  bind_gemm(m);
-  bind_float_gemm(m);
-#define INTACT_STEP(name) bind_step_##name(m);
-#include "steps/steps.inc"
-#undef INTACT_STEP
   bind_windows(m);
 }
 

@@ -17,6 +17,9 @@ else()
   set_source_files_properties(${INTERFACE} PROPERTIES COMPILE_OPTIONS -Os)
 endif()
 target_compile_options(intact_engine PRIVATE ${SANITIZE} ${COVERAGE})
+if(PRECOMPILE)
+  target_precompile_headers(intact_engine PRIVATE ${STANDARD_HEADERS} csrc/engine/binding.h csrc/engine/kinds.h)
+endif()
 
 # Calibration is the module's alone.
 add_library(intact_static STATIC ${INTERFACE} $<TARGET_OBJECTS:intact_engine> $<TARGET_OBJECTS:intact_kernels>)

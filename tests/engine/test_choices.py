@@ -19,7 +19,6 @@ from intact.engine.kernel_choices import FormChooser, FormTrial, name_of
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
-from intact.kernels import gemm
 from intact.kernels.registry import machine
 from intact.timings import Timings
 
@@ -114,10 +113,7 @@ def test_a_trial_leaves_alone_what_is_known():
     assert trial.choose("other", ["a"], "a").form == "a"
 
 
-@pytest.mark.parametrize("pays", [False, True])
-def test_layers_that_are_alike_share_a_figure_for_each_form(plan, monkeypatch, pays):
-    """Whichever form the cost model takes."""
-    monkeypatch.setattr(gemm, "winograd_pays", lambda *_, **__: pays)
+def test_layers_that_are_alike_share_a_figure_for_each_form(plan):
     engine = tune_engine(plan, {DIRECT: 2.0, TILED: 1.0})
     table = engine.backend.timings.of(machine())
     assert sorted(table.values()) == [1.0, 1.0, 2.0, 2.0], "two are alike, and the last has one form"

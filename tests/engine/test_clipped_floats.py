@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engine.conftest import assert_same_bits
-from tests.fuzz.check import environment, variants
+from tests.kernel_paths import environment, kernel_paths
 
 from intact.engine.engine import Engine
 from intact.engine.lower import lower
@@ -58,6 +58,6 @@ def test_every_kernel_clips_as_the_reference(qdq, build, bounds):
     feeds = {name: x.astype(np.float32) for name, x in feeds.items()}
     want = evaluate(plan, feeds)[y]
     assert np.signbit(want[want == 0]).any()
-    for settings in variants():
+    for settings in kernel_paths():
         with environment(**settings):
             assert_same_bits(Engine(plan, threads=1).run(feeds)[y], want, str(settings))

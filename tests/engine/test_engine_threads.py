@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from intact.engine.engine import Engine
+from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
-from intact.kernels import pointwise
-from intact.kernels.program import Program, ThreadPool, View, available_cpus
+from intact.engine.steps import Codes, Table, Tensor
+from intact.kernels.program import ThreadPool, available_cpus
 
 
 @pytest.fixture
@@ -64,22 +65,25 @@ def test_engines_run_from_several_threads_at_once(plan, engines):
     assert wrong == []
 
 
+def lookups(count: int, size: int) -> Engine:
+    """An engine of so many steps that turn all bits of codes round."""
+    codes = Codes(1.0, 0, False, 0, 255)
+    tensors = {f"x{i}": Tensor(f"x{i}", "codes", (size,), codes) for i in range(count + 1)}
+    steps = tuple(Table(f"t{i}", (), f"x{i}", f"x{i + 1}", "t") for i in range(count))
+    table = np.arange(256, dtype=np.uint8)[::-1].copy()
+    return Engine(Plan(steps, tensors, {"t": table}, ("x0",), (f"x{count}",)), threads=1)
+
+
 def test_other_threads_run_while_native_code_does():
     """The interpreter is free during a run: a thread that only counts gets on."""
-    size = 1 << 22
-    program = Program(1)
-    x, y = program.input(size), program.output(size)
-    table = program.constant(np.arange(256, dtype=np.uint8)[::-1].copy())
-    view = [View(block, 0, "uint8", (size,), (1,)) for block in (x, y)]
-    for _ in range(50):
-        program.add(pointwise.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
-    data = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+    engine = lookups(50, 1 << 22)
+    x = {"x0": np.zeros(1 << 22, np.uint8)}
 
     def count_running() -> int:
         running, count = threading.Event(), 0
 
         def run() -> None:
-            program.run([data[0]], [data[1]])
+            engine.run(x)
             running.clear()
 
         running.set()
@@ -92,35 +96,31 @@ def test_other_threads_run_while_native_code_does():
 
     # With the interpreter held it would be 1 or so; on a busy machine now and then, too, but not every time.
     assert any(count_running() > 1000 for _ in range(50))
-    assert (data[1] == 255).all()
 
 
 FORK = """
 import os, sys
 import numpy as np
-from intact.kernels import pointwise
-from intact.kernels.program import Program, View
+from intact.engine.engine import Engine
+from intact.engine.plan import Plan
+from intact.engine.steps import Codes, Table, Tensor
 
 size = 300_000
-program = Program(3)
-x, y = program.input(size), program.output(size)
-table = program.constant(np.arange(255, -1, -1, dtype=np.int16).astype(np.uint8))
-view = [View(block, 0, "uint8", (size,), (1,)) for block in (x, y)]
-for _ in range(5):
-    program.add(pointwise.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
+codes = Codes(1.0, 0, False, 0, 255)
+tensors = {f"x{i}": Tensor(f"x{i}", "codes", (size,), codes) for i in range(6)}
+steps = tuple(Table(f"t{i}", (), f"x{i}", f"x{i + 1}", "t") for i in range(5))
+table = np.arange(255, -1, -1, dtype=np.int16).astype(np.uint8)
+engine = Engine(Plan(steps, tensors, {"t": table}, ("x0",), ("x5",)), threads=3)
 
 def right(seed):
     data = np.random.default_rng(seed).integers(0, 256, size).astype(np.uint8)
-    out = np.zeros_like(data)
-    for _ in range(20):
-        program.run([data], [out])
-    return np.array_equal(out, 255 - data)
+    return all(np.array_equal(engine.run({"x0": data})["x5"], 255 - data) for _ in range(20))
 
 assert right(0)
 child = os.fork()
 if child == 0:
     good = right(1)
-    del program
+    del engine
     os._exit(0 if good else 1)
 assert right(2)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -167,8 +167,8 @@ def test_a_team_has_a_thread_for_each_processor_unless_told():
     assert ThreadPool(5).threads == 5
 
 
-def test_two_runs_do_not_share_a_context():
-    program = Program(1)
+def test_two_runs_do_not_share_a_context(plan):
+    program = Engine(plan, threads=1).prepare({"x": (1, 3, 20, 20)}).bound.program
     first, second = program.take(), program.take()
     assert first is not second
     program.give_back(first)

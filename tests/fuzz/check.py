@@ -6,12 +6,9 @@ sizes.
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from onnx import helper
 from tests.fuzz.agree import disagreement
 from tests.fuzz.float_blocks import with_float_blocks
 from tests.fuzz.graphs import Case
+from tests.kernel_paths import environment, kernel_paths
 
 from intact.engine.build import load
 from intact.engine.engine import Engine
@@ -32,7 +30,7 @@ from intact.engine.reference import evaluate
 from intact.engine.specialize import Plans
 from intact.engine.steps.base.wiring import reads, writes
 from intact.errors import IntactError
-from intact.kernels.registry import ISA_LEVELS, kernel_list, kernels_in_use
+from intact.kernels.registry import kernel_list
 
 Arrays = Mapping[str, NDArray[Any]]
 THREADS = (1, 2, 3, 4)
@@ -70,38 +68,6 @@ class Outcome:
     runs: int = 0
     compared: int = 0
     kinds: frozenset[str] = field(default=frozenset())
-
-
-@contextmanager
-def environment(**values: str) -> Iterator[None]:
-    """Environment variables for a while."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@cache
-def variants() -> tuple[dict[str, str], ...]:
-    """Environments in which all kernels of this machine are chosen, each at least once."""
-    requested: list[dict[str, str]] = [{}, *({"INTACT_MAX_ISA": level} for level in ISA_LEVELS)]
-    with environment(INTACT_MAX_ISA="", INTACT_FORCE_KERNEL=""):
-        here = [(k.family, k.name) for k in kernel_list() if k.available]
-    families = {family: [name for f, name in here if f == family] for family, _ in here}
-    for i in range(max(map(len, families.values()))):
-        names = [kernels[min(i, len(kernels) - 1)] for kernels in families.values()]
-        requested.append({"INTACT_FORCE_KERNEL": ",".join(names)})
-    distinct: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-    for item in requested:
-        with environment(**item):
-            distinct.setdefault(tuple(sorted(kernels_in_use().items())), item)
-    return tuple(distinct.values())
 
 
 def mix(rng: np.random.Generator) -> dict[str, str]:
@@ -264,7 +230,7 @@ def _run_all(
     """Every kernel with one or two numbers of threads: of one all tensors; all sets by default."""
     packed: dict[Any, Any] = {}
     turn, whole = int(rng.integers(len(KINDS))), int(rng.choice(THREADS))
-    for settings in (*variants(), mix(rng)):
+    for settings in (*kernel_paths(), mix(rng)):
         with environment(**settings):
             for threads in sorted({whole, int(rng.choice(THREADS))}):
                 where = f"{settings or 'default'} threads={threads}"

@@ -219,11 +219,12 @@ def keep(seed: int, steps: list[int], folder: Path, off: frozenset[str]) -> Path
 
 
 def _report(total: Total, base: int, seconds: float) -> None:
-    from tests.fuzz.check import THREADS, variants
+    from tests.fuzz.check import THREADS
+    from tests.kernel_paths import kernel_paths
 
     kinds = ", ".join(f"{name} {n}" for name, n in total.kinds.most_common())
     print(f"graphs with steps of each kind: {kinds}")
-    chosen = [" ".join(f"{k}={v}" for k, v in variant.items()) or "default" for variant in variants()]
+    chosen = [" ".join(f"{k}={v}" for k, v in variant.items()) or "default" for variant in kernel_paths()]
     print(f"kernels: {'; '.join(chosen)}; and a mixture by chance; threads {', '.join(map(str, THREADS))}")
     print(
         f"{total.graphs} random graphs from seed {base} in {seconds:.0f} s: "

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from tests.fuzz.check import Fault, check, inputs, variants
+from tests.fuzz.check import Fault, check, inputs
 from tests.fuzz.graphs import FEATURES, make, read
 from tests.fuzz.run import minimize, outcome_of
+from tests.kernel_paths import kernel_paths
 
 from intact.engine.engine import Engine
 
@@ -50,7 +51,7 @@ def test_every_kernel_of_the_machine_is_chosen_by_some_variant(monkeypatch):
     from intact.kernels.registry import kernel_list, kernels_in_use
 
     chosen = set()
-    for settings in variants():
+    for settings in kernel_paths():
         with monkeypatch.context() as patch:
             for name, value in settings.items():
                 patch.setenv(name, value)

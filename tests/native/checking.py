@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 TESTS = (
     "tests/engine/test_bind_images.py", "tests/engine/test_bind_float_steps.py",
     "tests/engine/test_bind_gemm.py", "tests/engine/test_empty_images.py", "tests/engine/test_exact_grids.py",
-    "tests/engine/test_exact_random.py", "tests/kernels/test_gemm_steps.py", "tests/kernels/steps",
+    "tests/engine/test_exact_random.py", "tests/kernels/test_kinds.py", "tests/kernels/test_layer_edges.py",
+    "tests/kernels/test_packed_weights.py",
 )  # fmt: skip
 """Tests under the address sanitizer: every kernel of this machine, at every edge."""
 THREADED = ("tests/engine/test_engine_threads.py", "tests/kernels/test_kernel_threads.py", "-k", "not fork")

@@ -8,78 +8,11 @@ from tests.engine import test_empty_images, test_exact_grids
 from tests.engine.conftest import Lowered, Qdq
 
 from intact.engine.engine import Engine
-from intact.kernels import moves, pointwise
-from intact.kernels.program import Program, View
 
 
 @pytest.fixture(autouse=True)
 def set_check(monkeypatch):
     monkeypatch.setenv("INTACT_CHECK", "1")
-
-
-def lookup(holds: tuple[int, int]) -> None:
-    """One step over an input of bytes up to 200, whose view says what it holds."""
-    x, table, y = np.arange(100, 201, dtype=np.uint8), np.arange(256, dtype=np.uint8), np.empty(101, np.uint8)
-    program = Program()
-    program.arena(0)
-    views = [View(b, 0, "uint8", (101,), (1,)) for b in (program.output(101), program.constant(table))]
-    x_view = View(program.input(101), 0, "uint8", (101,), (1,), holds=holds)
-    program.add(pointwise.lookup(x_view, View(views[1].block, 0, "uint8", (256,), (1,)), views[0]))
-    program.run([x], [y])
-    assert (x == y).all()
-
-
-def test_a_byte_that_its_tensor_cannot_hold_is_found(monkeypatch):
-    lookup((100, 200))
-    for holds in ((101, 255), (0, 199)):
-        with pytest.raises(RuntimeError, match="a byte that its tensor cannot hold"):
-            lookup(holds)
-    monkeypatch.delenv("INTACT_CHECK")
-    lookup((101, 255))
-
-
-def add_view(program: Program, offset: int, size: int, fits: bool) -> None:
-    """Add a step that writes so many bytes of the arena, which is refused where they do not fit."""
-    step = moves.fill(View(0, offset, "uint8", (size,), (1,)), 7)
-    if fits:
-        program.add(step)
-    else:
-        with pytest.raises(ValueError, match="leaves its tensor"):
-            program.add(step)
-
-
-def test_a_view_that_leaves_its_tensor_is_refused():
-    """Within the arena, but in the memory of the next one."""
-    program = Program()
-    program.arena(256)
-    program.tensor(0, 64)
-    program.tensor(128, 64)
-    for offset, size, fits in (
-        (0, 64, True),
-        (130, 62, True),
-        (0, 65, False),
-        (64, 64, False),
-        (130, 63, False),
-    ):
-        add_view(program, offset, size, fits)
-
-
-def test_a_view_fits_in_any_tensor_around_it():
-    """Tensors of other steps share memory, and are declared in any order."""
-    program = Program()
-    program.arena(512)
-    for offset, size in ((300, 20), (64, 256), (100, 40), (0, 16)):
-        program.tensor(offset, size)
-    for offset, size, fits in (
-        (64, 256, True),
-        (110, 200, True),
-        (310, 10, True),
-        (0, 16, True),
-        (16, 1, False),
-        (300, 21, False),
-        (0, 100, False),
-    ):
-        add_view(program, offset, size, fits)
 
 
 @pytest.mark.parametrize("isa", ["", "none"], ids=["best", "plain"])

@@ -52,7 +52,7 @@ def hostile_arguments(folder: Path) -> list[list[str]]:
     ("sanitizer", "programs"),
     [
         ("thread", ("executor", "checked")),
-        ("address", ("executor", "checked")),
+        ("address", ("executor", "checked", "program")),
         ("address", ("steps", "families", "hostile")),  # which share the kernels: these are compiled once
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),

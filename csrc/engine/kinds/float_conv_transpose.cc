@@ -1,5 +1,5 @@
 // Transposed convolution of float32 with constant weights, from the bias [out] on (N51). An output that no
-// tap reaches has a window of one pixel of 0.
+// tap reaches has a window of one pixel of 0, times -0: their sum with a bias of -0 is -0 as well.
 #include "engine/kinds.h"
 #include "engine/kinds/float_filters.h"
 #include "engine/kinds/transposed.h"
@@ -58,7 +58,7 @@ struct FloatConvTranspose final : PlanStep {
         std::string(intact::name_of(&ops)) + ".filters" + std::to_string(window.groups) + "." + block.label;
     const Bytes packed = binding.packed(weight, form, [&](const Bytes& b) {
       std::vector<float> taps = taps_of(b.as<float>().data(), w, block);
-      if (empty) taps.assign(static_cast<size_t>(w[0] * number * w[3]), 0.0f);
+      if (empty) taps.assign(static_cast<size_t>(w[0] * number * w[3]), -0.0f);
       return pack_filters(ops, taps.data(), w[0] * number, kernel[0] * kernel[1], w[3], window.groups);
     });
     FloatConvSpec spec{binding.image(x),

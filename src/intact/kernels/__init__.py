@@ -4,20 +4,15 @@ NumPy in, NumPy out. Kernels are chosen at run time (`kernel_list`, INTACT_MAX_I
 INTACT_FORCE_KERNEL); all kernels of a family give the same bits.
 """
 
-from intact.kernels.epilogue import BoundEpilogue, Bytes
-from intact.kernels.float_steps import Product, Real
 from intact.kernels.pages import WEIGHTS
 from intact.kernels.program import (
     ARENA,
     NEAR_BYTES,
-    SLACK,
     Context,
     HostedBound,
     HostedPlan,
-    NativeStep,
     Program,
     ThreadPool,
-    View,
     crc32,
     native_kinds,
     unpack_block_codes,
@@ -51,15 +46,14 @@ from intact.kernels.statistics import (
     minmax,
 )
 from intact.kernels.weight_rounding import moments, quadratic_forms, round_together, unit_factor
-from intact.kernels.window import PixelWindow
 from intact.kernels.windows import window_sums, windows
 
 __all__ = [
-    "ARENA", "BoundEpilogue", "Bytes", "Context", "FoundRange", "HostedBound", "HostedPlan", "Kernel",
-    "MAX_BINS", "NEAR_BYTES", "NativeStep", "PixelWindow", "Product", "Program", "Real", "SLACK",
-    "ThreadPool", "View", "WEIGHTS", "absmax", "affine_gains", "alternatives", "collect_pow2",
-    "count_fixed", "count_pow2", "cpu_features", "crc32", "dequantize", "entropy_divergences",
-    "fake_quantize", "fake_quantize_grad", "grid_gains", "instructions", "kernel_list", "kernels_in_use",
-    "learned_range_grad", "machine", "minmax", "moments", "native_kinds", "quadratic_forms", "quantize",
-    "round_together", "unit_factor", "unpack_block_codes", "window_sums", "windows",
+    "ARENA", "Context", "FoundRange", "HostedBound", "HostedPlan", "Kernel", "MAX_BINS", "NEAR_BYTES",
+    "Program", "ThreadPool", "WEIGHTS", "absmax", "affine_gains", "alternatives",
+    "collect_pow2", "count_fixed", "count_pow2", "cpu_features", "crc32", "dequantize",
+    "entropy_divergences", "fake_quantize", "fake_quantize_grad", "grid_gains", "instructions",
+    "kernel_list", "kernels_in_use", "learned_range_grad", "machine", "minmax", "moments",
+    "native_kinds", "quadratic_forms", "quantize", "round_together", "unit_factor",
+    "unpack_block_codes", "window_sums", "windows",
 ]  # fmt: skip

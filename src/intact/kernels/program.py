@@ -1,8 +1,8 @@
 """Programs: native steps in order over blocks of memory, run without the interpreter.
 
-Block 0 is the arena, memory of which each run has its own. Constants, inputs and outputs are arrays of the
-caller. The makers of this package return steps, which read and write memory through a `View`. `Program.add`
-refuses a step whose views leave their blocks, so that no plan file can make a run touch other memory.
+A plan is bound to one (`HostedPlan`). Block 0 is the arena, memory of which each run has its own. Constants,
+inputs and outputs are arrays of the caller. Native code refuses a step whose views leave their blocks, so
+that no plan file can make a run touch other memory.
 
 With INTACT_CHECK=1, runs of contexts that are made afterwards compare each step with what it declared. This
 is slow, and for tests (csrc/runtime/checked.h).
@@ -11,7 +11,6 @@ is slow, and for tests (csrc/runtime/checked.h).
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,20 +25,16 @@ from intact.kernels._native import (
     Context,
     HostedBound,
     HostedPlan,
-    View,
     native_kinds,
     place_spans,
 )
-from intact.kernels._native import Step as NativeStep
 
 ARENA = 0
 """The number of the block that is the arena."""
-SLACK = 64
-"""Bytes behind every tensor of the arena that kernels may read."""
 
 __all__ = [
-    "ARENA", "NEAR_BYTES", "SLACK", "Context", "HostedBound", "HostedPlan", "NativeStep", "Program",
-    "ThreadPool", "View", "available_cpus", "crc32", "native_kinds", "place_spans", "unpack_block_codes",
+    "ARENA", "NEAR_BYTES", "Context", "HostedBound", "HostedPlan", "Program", "ThreadPool", "available_cpus",
+    "crc32", "native_kinds", "place_spans", "unpack_block_codes",
 ]  # fmt: skip
 
 
@@ -109,21 +104,15 @@ class ThreadPool:
 
 
 class Program:
-    """Blocks of memory and steps over them, which any number of threads may run at once.
+    """Native steps of a bound plan, which any number of threads may run at once.
 
     Args:
-        thread_pool: The threads of a run; or their number.
-
-    Attributes:
-        native: The program as native code has it.
         thread_pool: The threads of a run.
+        native: The steps and their blocks, as native code has them.
     """
 
-    def __init__(self, thread_pool: ThreadPool | int = 1, native: _native.Program | None = None) -> None:
-        self.native = _native.Program() if native is None else native
-        self.thread_pool = ThreadPool(thread_pool) if isinstance(thread_pool, int) else thread_pool
-        self._inputs: list[int] = []
-        self._outputs: list[int] = []
+    def __init__(self, thread_pool: ThreadPool, native: _native.Program) -> None:
+        self.native, self.thread_pool = native, thread_pool
         self._idle: list[Context] = []
         self._workspaces: dict[Context, _native.Workspace] = {}
 
@@ -131,59 +120,6 @@ class Program:
     def kernels(self) -> list[str]:
         """The name of each step in profiles."""
         return self.native.kernels
-
-    def arena(self, nbytes: int) -> None:
-        """Set the size of the arena, before the first step. `SLACK` more bytes follow it."""
-        self.native.arena(nbytes)
-
-    def tensor(self, offset: int, nbytes: int) -> None:
-        """Declare a tensor of the arena, halo included. Once there are any, each view must lie within one."""
-        self.native.tensor(offset, nbytes)
-
-    def constant(self, array: NDArray[Any]) -> int:
-        """Add a constant, a dense array that is not copied. Returns the number of its block."""
-        return self.native.constant(array)
-
-    def input(self, nbytes: int) -> int:
-        """Add an input, which each run passes. Returns the number of its block."""
-        self._inputs.append(self.native.input(nbytes))
-        return self._inputs[-1]
-
-    def output(self, nbytes: int) -> int:
-        """Add an output, which each run passes; steps may read it, too. Returns the number of its block."""
-        self._outputs.append(self.native.output(nbytes))
-        return self._outputs[-1]
-
-    def window(self, block: int, offset: int, nbytes: int, stride: int, times: int) -> int:
-        """Add a window, and return the number of its block.
-
-        It is a part of `nbytes` of `block`, from `offset` on. It moves by `stride` bytes each time that
-        repeated steps run, `times` times.
-        """
-        return self.native.window(block, offset, nbytes, stride, times)
-
-    def thread_memory(self, offset: int, nbytes: int) -> int:
-        """Add memory for temporaries of repeated steps, and return the number of its block.
-
-        Each thread has `nbytes` of its own in the arena, the first from `offset` on.
-        """
-        threads = self.thread_pool.threads
-        return self.native.window(ARENA, offset, nbytes * threads, nbytes, threads, by_thread=True)
-
-    def repeat(self, times: int) -> None:
-        """Begin a repeat: the steps that are added until the next call run `times` times.
-
-        Threads share the times, not the steps.
-        """
-        self.native.repeat(times)
-
-    def add(self, step: NativeStep) -> None:
-        """Append a step.
-
-        Raises:
-            ValueError: A view leaves its block, or the step writes a block that is read-only.
-        """
-        self.native.add(step)
 
     def loops(self, step: int) -> dict[str, int]:
         """Return the products per run of each inner loop of a step, by name.
@@ -206,29 +142,6 @@ class Program:
     def __len__(self) -> int:
         return len(self.native)
 
-    def run(
-        self,
-        inputs: Sequence[NDArray[Any]],
-        outputs: Sequence[NDArray[Any]],
-        times: NDArray[np.float64] | None = None,
-    ) -> None:
-        """Run all steps.
-
-        Args:
-            inputs, outputs: Dense arrays, one for each block in the order in which they were made.
-            times: float64 [steps], receives the seconds of each step.
-        Raises:
-            IndexError: A step read an index out of range.
-            RuntimeError: In a checked run, a step touched memory that it did not declare.
-        """
-        context = self.take()
-        try:
-            self.place(context, inputs, outputs)
-            if (step := context.run(0, len(self), times)) < len(self):
-                raise IndexError(f"step {step} ({self.kernels[step]}) met an index out of range")
-        finally:
-            self.give_back(context)
-
     def take(self) -> Context:
         """Take a context that no other run uses, in memory that other programs use as well."""
         workspace = self.thread_pool.take_workspace()
@@ -249,12 +162,3 @@ class Program:
         """Return a context for other runs."""
         self.thread_pool.give_back(self._workspaces.pop(context))
         self._idle.append(context)
-
-    def place(
-        self, context: Context, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]]
-    ) -> None:
-        """Set the addresses of inputs and outputs."""
-        for block, array in zip(self._inputs, inputs, strict=True):
-            context.place(block, array)
-        for block, array in zip(self._outputs, outputs, strict=True):
-            context.place(block, array)

@@ -12,7 +12,7 @@ the next kernel of the family runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -194,12 +194,3 @@ def choose(
         if family not in chosen and granted(needs):
             chosen[family] = name
     return chosen
-
-
-Kernels = Mapping[str, str]
-"""The kernel of each family."""
-
-
-def kernels_or_chosen(kernels: Kernels | None) -> Kernels:
-    """Return `kernels`, or the chosen kernels for None."""
-    return kernels_in_use() if kernels is None else kernels
