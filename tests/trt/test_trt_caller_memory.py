@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from tests.onnx_models import onnx_model
 
 import intact.trt as trt
+from intact.trt.base import itensor
 
 GUARD = 0xA5
 SHAPE = (3, 5)
@@ -137,13 +138,40 @@ def test_every_type_is_read_and_written_as_told_by_the_network(dtype, dynamic, l
         assert (outputs["y"] == data).all()
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(trt.int4, "int4"), (trt.fp8, "float8")])
-def test_inputs_of_codes_that_the_engine_lacks_are_refused(dtype, name, log) -> None:
+NARROW = (trt.int4, trt.fp8)
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=lambda t: t.name)
+def test_types_of_codes_that_numpy_lacks_keep_their_bytes(dtype, log) -> None:
     network = trt.Builder(log).create_network()
-    network.mark_output(network.add_identity(network.add_input("x", dtype, SHAPE)).get_output(0))
-    builder = trt.Builder(log)
-    assert builder.build_serialized_network(network, builder.create_builder_config()) is None
-    assert name in log.of("ERROR")[0]
+    output = network.add_identity(network.add_input("x", dtype, SHAPE)).get_output(0)
+    output.name = "y"
+    network.mark_output(output)
+    data = random_bytes(dtype, SHAPE)
+    for engine in engines(network, log):
+        assert engine.get_tensor_dtype("x") is engine.get_tensor_dtype("y") is dtype
+        assert (run(engine, engine.create_execution_context(), data)["y"] == data).all()
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=lambda t: t.name)
+def test_codes_are_dequantized_from_and_quantized_to_a_callers_memory(dtype, log) -> None:
+    flags = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    network = trt.Builder(log).create_network(flags)
+    scale = network.add_constant((), trt.Weights(np.float32([0.5]))).get_output(0)
+    x = network.add_input("x", dtype, (2, 4))
+    reals = network.add_dequantize(x, scale, trt.float32).get_output(0)
+    doubled = network.add_elementwise(reals, reals, trt.ElementWiseOperation.SUM).get_output(0)
+    codes = network.add_quantize(doubled, scale, dtype).get_output(0)
+    for name, tensor in (("reals", reals), ("codes", codes)):
+        tensor.name = name
+        network.mark_output(tensor)
+    values = np.array([[1, -2, 3, 0], [-1, 2, -3, 1]], np.float32)
+    data = itensor.pack(values.astype(dtype.numpy), dtype)
+    for engine in engines(network, log):
+        assert engine.get_tensor_dtype("x") is engine.get_tensor_dtype("codes") is dtype
+        outputs = run(engine, engine.create_execution_context(), data)
+        assert (outputs["reals"].view(np.float32).reshape(2, 4) == values / 2).all()
+        assert (outputs["codes"] == itensor.pack((2 * values).astype(dtype.numpy), dtype)).all()
 
 
 FILE_CASES = [(t, t) for t in FILE_TYPES] + [(a, b) for a in FLOATS for b in FLOATS if a is not b]

@@ -104,7 +104,7 @@ from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
 from intact.graph.rewrites.group_query_attention import cache_limitation, narrow_caches
 from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
-from intact.graph.rewrites.widen_float16 import bfloat16_values, widen_float16
+from intact.graph.rewrites.widen_float16 import bfloat16_values, widen_float16, widen_ports
 
 __all__ = [
     "UNKNOWN_SIZE",
@@ -247,5 +247,6 @@ __all__ = [
     "write_model",
     "weights_in",
     "widen_float16",
+    "widen_ports",
     "with_weights",
 ]

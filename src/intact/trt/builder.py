@@ -8,6 +8,7 @@ from typing import Any
 from intact.engine import Plan
 from intact.engine.lower import lower
 from intact.errors import IntactError
+from intact.graph import widen_ports
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
 from intact.trt.base.host_interfaces import IHostMemory, ILogger, IStreamWriter, LogSeverity, phases
@@ -212,10 +213,11 @@ class Builder(Reporting):
             if wants_int8:
                 network.warn("INT8 is not used: shapes of this network depend on values")
             return record.add_to(whole_plan(network, composed, hidden)), set()
-        if wants_int8 and not explicit:
-            choices, plan, on_floats = implicit_plan(network, config, composed.load())
-            return replace(record, choices=choices).add_to(plan), on_floats
         model = composed.load()
+        widen_ports(model)  # callers keep their types: see `CallerTensor`
+        if wants_int8 and not explicit:
+            choices, plan, on_floats = implicit_plan(network, config, model)
+            return replace(record, choices=choices).add_to(plan), on_floats
         return record.add_to(lower(model)), nodes_on_floats(model)
 
 

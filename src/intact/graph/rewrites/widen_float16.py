@@ -14,6 +14,8 @@ from intact.graph.ops import attributes
 
 _HALF, _BRAIN, _SINGLE = ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT
 _ROUNDED = (_SINGLE, ir.DataType.DOUBLE)
+_NARROW = (ir.DataType.FLOAT8E4M3FN, ir.DataType.INT4, ir.DataType.FLOAT4E2M1)
+"""Types that NumPy lacks, and whose values float32 holds."""
 _TYPES = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision", "precision")
 """Attributes that say what a node makes, or computes in."""
 
@@ -44,10 +46,10 @@ def widen_float16(model: ir.Model) -> list[Note]:
     scene = Scene(model.graph)
     for value in inputs:
         if value.dtype == _SINGLE:
-            _read(scene, value)
+            _read(scene, value, _HALF, _SINGLE)
     for value in dict.fromkeys(outputs):
         if value.dtype == _SINGLE:
-            _write(scene, value)
+            _write(scene, value, _HALF, _SINGLE)
     notes.append(Note("model", "float16 inside is computed in float32; inputs and outputs keep their types"))
     return notes
 
@@ -65,6 +67,25 @@ def widen_bfloat16(model: ir.Model) -> bool:
     if names:
         model.meta[_WIDENED] = frozenset(names)
     return bool(names)
+
+
+def widen_ports(model: ir.Model) -> None:
+    """Let inputs and outputs of 8-bit floats and 4-bit numbers be float32, in place.
+
+    Before: ``x: int4 -> DequantizeLinear -> ... -> QuantizeLinear -> y: float8e4m3fn``.
+    After: ``x: float32 -> Cast -> int4 -> ... -> float8e4m3fn -> Cast -> y: float32``; the rest stays.
+    NumPy has none of these types, and float32 holds each of their values.
+    """
+    scene = Scene(model.graph)
+    outputs = [(value, value.dtype) for value in dict.fromkeys(model.graph.outputs)]
+    for value in model.graph.inputs:
+        if (dtype := value.dtype) in _NARROW:
+            assert dtype is not None
+            _read(scene, value, _SINGLE, dtype)
+    for value, dtype in outputs:
+        if dtype in _NARROW:
+            assert dtype is not None
+            _write(scene, value, _SINGLE, dtype)
 
 
 def bfloat16_values(model: ir.Model) -> frozenset[str]:
@@ -154,34 +175,40 @@ def _widen_attributes(node: ir.Node, narrow: ir.DataType) -> bool:
     return is_any
 
 
-def _read(scene: Scene, value: ir.Value) -> None:
-    """Let the readers of an input read its float32."""
-    value.type = ir.TensorType(_HALF)
+def _read(scene: Scene, value: ir.Value, outside: ir.DataType, inside: ir.DataType) -> None:
+    """Let an input have the type `outside`, and its readers one of type `inside`."""
+    value.type = ir.TensorType(outside)
     uses = list(value.uses())
     first = next(iter(scene.graph), None)
     if first is None or not uses:
         return
     insert = scene.inserter(first)
-    wide = insert.node(
-        "Cast", [value], f"{value.name}.float32", dtype=_SINGLE, shape=value.shape, to=int(_SINGLE)
+    cast = insert.node(
+        "Cast",
+        [value],
+        f"{value.name}.{inside.name.lower()}",
+        dtype=inside,
+        shape=value.shape,
+        to=int(inside),
     )
     for node, index in uses:
-        node.replace_input_with(index, wide)
+        node.replace_input_with(index, cast)
 
 
-def _write(scene: Scene, value: ir.Value) -> None:
-    """Cast an output to float16, under its own name."""
+def _write(scene: Scene, value: ir.Value, outside: ir.DataType, inside: ir.DataType) -> None:
+    """Cast an output to `outside`, under its own name."""
     node = value.producer()
     if node is None:  # an input, or a constant: it is handed on as it is
-        value.type = ir.TensorType(_HALF)
+        value.type = ir.TensorType(outside)
         if value.const_value is not None:
-            value.const_value = ir.Tensor(value.const_value.numpy().astype(np.float16), name=value.name)
+            array = value.const_value.numpy().astype(outside.numpy())
+            value.const_value = ir.Tensor(array, name=value.name)
         return
     name = value.name or ""
-    value.name = scene.names(f"{name}.float32")
+    value.name = scene.names(f"{name}.{inside.name.lower()}")
     insert = scene.inserter(node, after=True)
-    narrow = insert.node("Cast", [value], f"{name}.narrow", dtype=_HALF, shape=value.shape, to=int(_HALF))
-    narrow.name = name
+    cast = insert.node("Cast", [value], f"{name}.cast", dtype=outside, shape=value.shape, to=int(outside))
+    cast.name = name
     for index, output in enumerate(scene.graph.outputs):
         if output is value:
-            scene.graph.outputs[index] = narrow
+            scene.graph.outputs[index] = cast
