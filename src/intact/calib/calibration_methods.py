@@ -137,7 +137,12 @@ class Method:
     needs: Callable[[MethodOptions], float] | None = None
 
     def is_served_by(self, count: NDArray[np.int64] | int, options: MethodOptions) -> bool:
-        """Return whether so many values, in each granule, are enough to choose by."""
+        """Return whether so many values, in each granule, are enough to choose by.
+
+        Args:
+            count: Number of values; int64 of the kept axes, or one.
+            options: Of the method.
+        """
         return self.needs is None or bool(np.all(count >= self.needs(options)))
 
     @property

@@ -226,6 +226,9 @@ def _method(name: str, spec: QuantSpec) -> Method:
 def match_granularity(stats: Stats, spec: QuantSpec) -> Stats:
     """Return `stats` with the granularity of `spec`, after a check that they hold finite values.
 
+    Args:
+        stats: A Histogram or Range.
+        spec: The grid.
     Raises:
         UnsupportedError: `spec` is per-block.
         CalibrationError: Nothing was collected, or values that are not finite, or along another axis.

@@ -105,6 +105,9 @@ class Bounds:
     def from_arrays(cls, arrays: Mapping[str, NDArray], shape: tuple[int, ...]) -> Self:
         """Return the bounds that `to_arrays` took apart.
 
+        Args:
+            arrays: By the names that files use.
+            shape: Of each: the sizes of the kept axes.
         Raises:
             CalibrationError: An array has another dtype or shape, or they contradict each other.
         """
@@ -197,6 +200,9 @@ def as_real(x: ArrayLike) -> NDArray:
 def resolve_axes(axis: Axis, rank: int) -> Axis:
     """Return `axis` with negative entries counted from the end, in ascending order.
 
+    Args:
+        axis: One axis, several, or None.
+        rank: Number of dimensions of the tensor.
     Raises:
         CalibrationError: A tensor of that rank lacks an axis, or it is named twice.
     """

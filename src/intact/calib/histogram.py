@@ -241,6 +241,9 @@ class Histogram:
     def from_arrays(cls, arrays: Mapping[str, NDArray], axis: int | None = None) -> Self:
         """Return the histogram that `to_arrays` took apart.
 
+        Args:
+            arrays: By the names that files use.
+            axis: As for the constructor.
         Raises:
             CalibrationError: An array is missing, has a wrong dtype or shape, or contradicts another one
                 (a negative count, a sum that is not the count, a width that does not fit the maximum).

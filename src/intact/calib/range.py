@@ -133,6 +133,9 @@ class Range:
     def from_arrays(cls, arrays: Mapping[str, NDArray], axis: Axis = None) -> Self:
         """Return the range that `to_arrays` took apart.
 
+        Args:
+            arrays: By the names that files use.
+            axis: As for the constructor.
         Raises:
             CalibrationError: An array is missing, has a wrong dtype or shape, or contradicts another one.
         """

@@ -158,7 +158,12 @@ def _beyond(values: NDArray) -> NDArray[np.float64]:
 
 
 def widest_best(errors: NDArray[np.float64], total: float) -> int:
-    """Return the last index whose error is the smallest, the rounding errors of a sum of `total` aside."""
+    """Return the last index whose error is the smallest, the rounding errors of a sum of `total` aside.
+
+    Args:
+        errors: float64 [candidates].
+        total: The sum that they were taken of.
+    """
     return int(np.flatnonzero(errors <= errors.min() + _TIE * total)[-1])
 
 

@@ -103,6 +103,9 @@ class GgufField:
     def of(cls, kind: str, value: Value | Sequence[Value]) -> GgufField:
         """Build a field; a list or tuple becomes an array of `kind`.
 
+        Args:
+            kind: GGUF's name of the type of a value.
+            value: One value, or a sequence.
         Raises:
             QuantValueError: There is no such kind, or it does not hold the value.
         """

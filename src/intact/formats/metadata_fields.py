@@ -64,7 +64,12 @@ class MetadataFields:
         return self._values.get(key)
 
     def take(self, key: str, default: Any = None) -> Any:
-        """Return the value of a field, None for null; `default` where the file does not have it."""
+        """Return the value of a field, None for null; `default` where the file does not have it.
+
+        Args:
+            key: Of the field.
+            default: For a file that lacks it.
+        """
         if key not in self._values:
             return default
         self._note(key, USED)
@@ -211,6 +216,9 @@ class MetadataFields:
     def refuse(self, key: str, want: str) -> None:
         """Refuse the value of a field, unless the user accepts it.
 
+        Args:
+            key: Of the field.
+            want: A value that is understood, in words.
         Raises:
             UnsupportedError: Names the field and its value.
         """

@@ -187,7 +187,12 @@ def _narrow(
 
 
 def fits(weights: BlockWeights, grid: BlockGrid) -> bool:
-    """Return whether `regrid` succeeds."""
+    """Return whether `regrid` succeeds.
+
+    Args:
+        weights: Shape [N, K].
+        grid: Of the format.
+    """
     try:
         regrid(weights, grid)
     except UnsupportedError:
@@ -231,7 +236,12 @@ def sort_by_group(weights: BlockWeights) -> tuple[BlockWeights, NDArray[np.int64
 
 
 def take_rows(weights: BlockWeights, rows: slice | NDArray[np.int64]) -> BlockWeights:
-    """Return some of the outputs of weights [N, ..., K]."""
+    """Return some of the outputs of weights [N, ..., K].
+
+    Args:
+        weights: Shape [N, ..., K].
+        rows: A slice, or numbers of outputs, int64 [rows].
+    """
 
     def part(array: NDArray | None) -> NDArray | None:
         return array if array is None or not array.ndim else array[rows]

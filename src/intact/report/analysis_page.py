@@ -32,7 +32,12 @@ def write_analysis(analysis: SensitivityAnalysis, path: str | os.PathLike[str], 
 
 
 def page_of(analysis: SensitivityAnalysis, model: str) -> Page:
-    """Build the page of an analysis without writing it."""
+    """Build the page of an analysis without writing it.
+
+    Args:
+        analysis: What is shown.
+        model: Its name, for the title.
+    """
     panels = _panels(analysis)
     places = {panel.name: f"panel-{index}" for index, panel in enumerate(panels)}
     tables = [_findings(analysis, places), _sensitivities(analysis, places)]

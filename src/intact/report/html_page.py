@@ -59,6 +59,9 @@ class Page:
 def write_page(page: Page, path: str | os.PathLike[str]) -> None:
     """Write `page` as one self-contained HTML file; `path` appears whole or not at all.
 
+    Args:
+        page: Title and contents.
+        path: Of the file.
     Raises:
         MissingExtraError: jinja2 is not installed.
     """

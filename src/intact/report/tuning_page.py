@@ -29,7 +29,12 @@ def write_tuning(result: TuneResult, path: str | os.PathLike[str], model: str = 
 
 
 def tuning_page(result: TuneResult, model: str) -> Page:
-    """Build the page of a tuning run without writing it."""
+    """Build the page of a tuning run without writing it.
+
+    Args:
+        result: What is shown.
+        model: Its name, for the title.
+    """
     return Page(
         title=f"Formats of {model}",
         summary=_summary(result),

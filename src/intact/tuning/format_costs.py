@@ -103,7 +103,12 @@ def layers_with_choice(state: State) -> list[Layer]:
 
 
 def layers_that_matter(errors: Mapping[str, float], budget: int) -> set[str]:
-    """Return the layers with the largest errors, `budget` at most."""
+    """Return the layers with the largest errors, `budget` at most.
+
+    Args:
+        errors: Of the outputs with each layer alone quantized, by layer name.
+        budget: The most layers.
+    """
     ranked = sorted(errors, key=lambda name: (-errors[name], name))
     sums = np.cumsum([errors[name] for name in ranked])
     enough = int(np.searchsorted(sums, _LIKELY * sums[-1])) + 1 if len(sums) and sums[-1] > 0 else 0
@@ -148,7 +153,14 @@ class LatencyTable:
 
 
 def neighbours(state: State, layers: Sequence[Layer]) -> list[tuple[int, int]]:
-    """Return the pairs of `layers` where one reads what the other computes, through nodes of no layer."""
+    """Return the pairs of `layers` where one reads what the other computes, through nodes of no layer.
+
+    Args:
+        state: In front of the pairs.
+        layers: Those with a choice.
+    Returns:
+        Pairs of indices into `layers`.
+    """
     place = {node: index for index, layer in enumerate(layers) for node in layer.nodes}
     within = {node for layer in state.placement.layers for node in layer.nodes}
     makers: dict[str, frozenset[int]] = {}

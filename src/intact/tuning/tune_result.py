@@ -56,7 +56,12 @@ class TuneTrial:
     met: bool
 
     def counts(self, default: str, layers: int) -> dict[str, int]:
-        """Count the layers of each format; layers that `formats` does not name have `default`."""
+        """Count the layers of each format; layers that `formats` does not name have `default`.
+
+        Args:
+            default: The format of all other layers.
+            layers: Number of all layers.
+        """
         counted = Counter(self.formats.values())
         return {default: layers - sum(counted.values()), **dict(sorted(counted.items()))}
 

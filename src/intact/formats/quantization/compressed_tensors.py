@@ -50,6 +50,9 @@ def packed_codec(fields: MetadataFields) -> str | None:
 def check_compressed_tensors(fields: MetadataFields, layers: Sequence[LayerFacts]) -> None:
     """Hold the groups of a configuration to the tensors of their layers.
 
+    Args:
+        fields: Of the model's configuration.
+        layers: What its tensors show.
     Raises:
         UnsupportedError: A field that is not known, or says what is not computed.
         FileFormatError: A field contradicts the tensors.

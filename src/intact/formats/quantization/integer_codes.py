@@ -51,6 +51,9 @@ _Exception = tuple[MetadataFields, int, int | None]
 def gptq_codec(fields: MetadataFields, layers: Sequence[LayerFacts]) -> str:
     """Return "gptq" or "gptq_v2" for the layers of a GPTQ model: what its zero points are stored less.
 
+    Args:
+        fields: Of the model's configuration.
+        layers: What its tensors show.
     Raises:
         UnsupportedError: A field that is not known, or says what is not computed.
         FileFormatError: A field contradicts another one, or the tensors.

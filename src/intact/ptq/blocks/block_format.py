@@ -81,7 +81,14 @@ class BlockFormat:
             yield slice(begin, min(begin + self.block_size, size))
 
     def per_column(self, values: NDArray, size: int) -> NDArray:
-        """Spread values of blocks, [N, blocks], over K = `size` columns."""
+        """Spread values of blocks, [N, blocks], over K = `size` columns.
+
+        Args:
+            values: One for each block, [N, blocks].
+            size: K.
+        Returns:
+            Shape [N, K].
+        """
         return np.asarray(values[:, np.arange(size) // self.block_size])
 
     def weights(self, codes: NDArray, scales: Reals, zero_points: Reals) -> BlockWeights:

@@ -89,7 +89,12 @@ class LinearLayer:
 
 
 def name_in(path: Path, node: Node) -> str:
-    """Return the name of a node, behind those of the branches that it is in."""
+    """Return the name of a node, behind those of the branches that it is in.
+
+    Args:
+        path: Of the graph that holds the node.
+        node: The node.
+    """
     return "/".join([*(f"{outer}.{side}" for outer, side in path), node.name or ""])
 
 

@@ -57,7 +57,12 @@ def measure_formats(
 
 
 def candidate_formats(grid: BlockFormat, bits: Sequence[int]) -> tuple[BlockFormat, ...]:
-    """Return formats like `grid` with these numbers of bits, the fewest first."""
+    """Return formats like `grid` with these numbers of bits, the fewest first.
+
+    Args:
+        grid: Whose sign and block size all have.
+        bits: Numbers of bits.
+    """
     sign = grid.name.rstrip("0123456789")
     return tuple(BlockFormat(f"{sign}{count}", grid.block_size) for count in sorted(bits))
 

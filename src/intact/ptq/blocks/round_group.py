@@ -44,13 +44,23 @@ class InputMoments:
 
     @classmethod
     def zeros(cls, size: int, *, crossed: bool) -> InputMoments:
-        """Return the sums over nothing."""
+        """Return the sums over nothing.
+
+        Args:
+            size: K.
+            crossed: Whether inputs of the float model are added, too.
+        """
         square = np.zeros((size, size))
         peaks = np.zeros(size, np.float32)
         return cls(square, square.copy() if crossed else None, np.zeros(size), peaks, 0)
 
     def add(self, x: Reals, reference: Reals | None = None) -> None:
-        """Add inputs, float32 [rows, K], and those of the float model, in place."""
+        """Add inputs, float32 [rows, K], and those of the float model, in place.
+
+        Args:
+            x: Inputs, float32 [rows, K].
+            reference: Those of the float model, of the same shape.
+        """
         self.products += x.T @ x
         if self.crossed is not None and reference is not None:
             self.crossed += reference.T @ x

@@ -91,7 +91,14 @@ def round_with_hessian(
 
 
 def damp(hessian: NDArray, damping: float = DAMPING) -> NDArray[np.float64]:
-    """Return a Hessian [K, K] with `damping` times its mean square added to each square; 1 of zeros."""
+    """Return a Hessian [K, K] with `damping` times its mean square added to each square; 1 of zeros.
+
+    Args:
+        hessian: Shape [K, K].
+        damping: Share of the mean square.
+    Returns:
+        float64 [K, K].
+    """
     squares = float(np.trace(hessian)) / max(len(hessian), 1)
     return np.asarray(hessian + np.eye(len(hessian)) * (squares * damping if squares > 0 else 1.0))
 

@@ -22,7 +22,12 @@ layers."""
 def layers_with_means(
     model: Model, weights: Sequence[QuantizedWeight]
 ) -> list[tuple[Node, str, QuantizedWeight]]:
-    """Return the layers whose input means can be computed, each with its input tensor and weight."""
+    """Return the layers whose input means can be computed, each with its input tensor and weight.
+
+    Args:
+        model: Float.
+        weights: How each weight is quantized, with its readers.
+    """
     nodes = {node.name or "": node for node in model.graph}
     layers = []
     for weight in weights:
@@ -49,7 +54,12 @@ def mean_readers(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Readers
 
 
 def weight_shapes(model: Model, weights: Sequence[QuantizedWeight]) -> dict[str, tuple[int, ...]]:
-    """Return the weight shapes, by name, of the layers whose input means can be computed."""
+    """Return the weight shapes, by name, of the layers whose input means can be computed.
+
+    Args:
+        model: Float.
+        weights: How each weight is quantized, with its readers.
+    """
     return {node.name or "": weight.array.shape for node, _, weight in layers_with_means(model, weights)}
 
 

@@ -72,6 +72,10 @@ def outputs_in_any_order(model: Model) -> list[int]:
 def with_outputs(model: Model, names: Sequence[str]) -> Model:
     """Return `model` with the values `names` as its outputs, sharing its weights; itself where it has just
     these.
+
+    Args:
+        model: Not changed.
+        names: Of values of its main graph.
     """
     if list(names) == [value.name for value in model.graph.outputs]:
         return model

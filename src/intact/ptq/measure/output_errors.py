@@ -143,7 +143,12 @@ class Evaluator:
 
 
 def sum_errors(parts: Iterable[Errors], start: Errors | None = None) -> Errors:
-    """Add `parts` to `start`, in order."""
+    """Add `parts` to `start`, in order.
+
+    Args:
+        parts: Errors of runs.
+        start: Errors that they are added to; None: zeros.
+    """
     total = Errors(start or {})
     total.answers = dict(start.answers) if start is not None else {}
     for errors in parts:

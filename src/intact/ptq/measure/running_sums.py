@@ -32,7 +32,12 @@ class RunningSums:
 
     @classmethod
     def of_mean(cls, mean: NDArray[np.float64], count: int) -> Self:
-        """Return the sum over `count` inputs with this mean."""
+        """Return the sum over `count` inputs with this mean.
+
+        Args:
+            mean: float64, any shape.
+            count: The number of inputs.
+        """
         return cls(count, (count * mean,))
 
     def __add__(self, other: Self) -> Self:
@@ -49,7 +54,12 @@ SumsT = TypeVar("SumsT", bound=RunningSums)
 
 
 def add_by_name(sums: dict[Key, SumsT], further: Mapping[Key, SumsT]) -> None:
-    """Add the sums of `further` to those of the same name, in place."""
+    """Add the sums of `further` to those of the same name, in place.
+
+    Args:
+        sums: Changed.
+        further: Sums of the same shapes by name.
+    """
     for name, values in further.items():
         sums[name] = sums[name] + values if name in sums else values
 

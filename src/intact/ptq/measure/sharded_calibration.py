@@ -99,7 +99,12 @@ def count_in_pool(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> C
 
 
 def count_part(common: PartCounter, part: Sequence[Run]) -> CollectedStatistics:
-    """Count the runs of one part, in a worker."""
+    """Count the runs of one part, in a worker.
+
+    Args:
+        common: The model, and the tensors to count.
+        part: Number of the batch and inputs of each run.
+    """
     counter = Counter(common.model.model, common.session, common.request, common.threads)
     return count_runs(counter, map(counter.run, part))
 

@@ -94,7 +94,14 @@ class Top1Reference:
 
 
 def has_same_top1(got: NDArray, want: NDArray) -> NDArray[np.bool_]:
-    """Return which rows of `got` [rows, scores] are largest where `want` is; any of equals counts."""
+    """Return which rows of `got` [rows, scores] are largest where `want` is; any of equals counts.
+
+    Args:
+        got: Shape [rows, scores].
+        want: The float model's, of the same shape.
+    Returns:
+        bool [rows].
+    """
     chosen = np.take_along_axis(want, got.argmax(1)[:, None], 1)[:, 0]
     return np.asarray(chosen == want.max(1))
 

@@ -67,7 +67,12 @@ def _matches_pattern(model: nn.Module, path: str, patterns: Sequence[str]) -> bo
 
 
 def find_modules(model: nn.Module, kinds: Sequence[type]) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules of exactly these types with their paths, each once."""
+    """Yield the modules of exactly these types with their paths, each once.
+
+    Args:
+        model: Any module.
+        kinds: Types; subclasses do not count.
+    """
     for path, module in model.named_modules():
         if type(module) in kinds:
             yield path, module
@@ -105,6 +110,9 @@ def disable_fused_encoders(model: nn.Module) -> None:
 def convert_at(path: str, convert: Callable[[], _T]) -> _T:
     """Return what `convert` makes of the module at `path`; errors name it.
 
+    Args:
+        path: Of the module.
+        convert: Makes the new one.
     Raises:
         IntactError: As `convert`.
     """
