@@ -30,7 +30,7 @@ def tie_tables(plan: Plan) -> Plan:
     weights: dict[bytes, str] | None = None
     names = {*plan.tensors, *plan.constants}
     steps, tensors, is_changed = list[Step](), dict(plan.tensors), False
-    others = Counter(
+    other_readers = Counter(
         name
         for step in plan.steps
         if not isinstance(step, BlockGather)
@@ -38,7 +38,7 @@ def tie_tables(plan: Plan) -> Plan:
     )
     for step in plan.steps:
         weight = None
-        if isinstance(step, BlockGather) and _has_plain_rows(plan, step) and not others[step.weight]:
+        if isinstance(step, BlockGather) and _has_plain_rows(plan, step) and not other_readers[step.weight]:
             weights = _int8_weights(plan) if weights is None else weights
             weight = weights.get(_digest(plan.constants[step.weight].view(np.uint8) ^ np.uint8(128)))
         if weight is None:
@@ -59,8 +59,8 @@ def tie_tables(plan: Plan) -> Plan:
 
 
 def _has_plain_rows(plan: Plan, step: BlockGather) -> bool:
-    others = step.zero_points, step.minima, step.sub_scales, step.sub_minima, step.table
-    return step.bits == 8 and plan.constants[step.scales].shape[1] == 1 and not any(others)
+    refinements = step.zero_points, step.minima, step.sub_scales, step.sub_minima, step.table
+    return step.bits == 8 and plan.constants[step.scales].shape[1] == 1 and not any(refinements)
 
 
 def _int8_weights(plan: Plan) -> dict[bytes, str]:
