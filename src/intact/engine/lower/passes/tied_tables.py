@@ -54,8 +54,8 @@ def tie_tables(plan: Plan) -> Plan:
     if not is_changed:
         return plan
     named = {name for step in steps for name in (*reads(step), *constants(step))}
-    kept = {name: array for name, array in plan.constants.items() if name in named or name == plan.model}
-    return replace(plan, steps=tuple(steps), tensors=tensors, constants=kept)
+    remaining = {name: array for name, array in plan.constants.items() if name in named or name == plan.model}
+    return replace(plan, steps=tuple(steps), tensors=tensors, constants=remaining)
 
 
 def _has_plain_rows(plan: Plan, step: BlockGather) -> bool:
@@ -89,8 +89,8 @@ def _gather_and_scale(plan: Plan, step: BlockGather, weight: str, names: set[str
     codes, rows = between("codes", "int8", step.inputs), between("reals", "float32", step.inputs)
     scales = between("scales", "float32", 1)
     yield from (codes, rows, scales)
-    who = step.name, step.nodes
-    yield Gather(*who, weight, step.index, codes.name)
-    yield Elementwise(*who, "cast", (codes.name,), rows.name)
-    yield Gather(*who, step.scales, step.index, scales.name)
-    yield Binary(*who, "mul", rows.name, scales.name, step.y)
+    step_names = step.name, step.nodes
+    yield Gather(*step_names, weight, step.index, codes.name)
+    yield Elementwise(*step_names, "cast", (codes.name,), rows.name)
+    yield Gather(*step_names, step.scales, step.index, scales.name)
+    yield Binary(*step_names, "mul", rows.name, scales.name, step.y)
