@@ -18,6 +18,7 @@ from intact.torch.exact import contractions, functions, matrix_products, pool_an
 from intact.torch.exact.elementwise import ELEMENTWISE, OF_INTEGERS, Handler, NoEngineStep, engine_function
 from intact.torch.exact.exact_operator import exact
 from intact.torch.exact.tensor_grids import TensorGrids
+from intact.torch.operators.adaptive_pools import axis_windows, counts_of, gather_windows, output_sizes
 from intact.torch.operators.embedding_bags import compose_embedding_bag
 from intact.torch.private_torch import pack_padded_sequence, pad_packed_sequence
 from intact.torch.tracing import function_decompositions
@@ -284,10 +285,10 @@ def _convolve_batch(
     grids: TensorGrids, rank: int, x: Tensor, weight: Tensor, bias: Any, attributes: Any
 ) -> Tensor:
     if x.dim() == rank + 2:
-        return matrix_products.convolve(grids, x, weight, bias, **attributes)
+        return _require_result(matrix_products.convolve(grids, x, weight, bias, **attributes))
     batch = x[None]
     grids.put(batch, grids.of(x))
-    return matrix_products.convolve(grids, batch, weight, bias, **attributes)[0]
+    return _require_result(matrix_products.convolve(grids, batch, weight, bias, **attributes))[0]
 
 
 def _pad_same(
@@ -392,12 +393,11 @@ def _adaptive_average_pool(rank: int) -> Handler:
     def handler(grids: TensorGrids, input: Tensor, output_size: Any) -> Tensor:
         if input.dim() != rank + 2:
             raise NoEngineStep
-        sizes = [
-            n if out is None else out
-            for out, n in zip(_sizes(output_size, rank), input.shape[2:], strict=True)
-        ]
-        if any(n % out for n, out in zip(input.shape[2:], sizes, strict=True)):
+        sizes = output_sizes(output_size, input.shape[2:])
+        if not all(sizes):
             raise NoEngineStep
+        if any(n % out for n, out in zip(input.shape[2:], sizes, strict=True)):
+            return _adaptive_means(grids, input, sizes)
         if set(sizes) == {1}:
             result = pool_and_resize.mean_of_planes(grids, input, True)
             return (
@@ -411,6 +411,14 @@ def _adaptive_average_pool(rank: int) -> Handler:
         )
 
     return handler
+
+
+def _adaptive_means(grids: TensorGrids, x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Compute means of windows of several sizes: sums of gathered windows, divided by their counts."""
+    windows = [axis_windows(n, out) for n, out in zip(x.shape[2:], sizes, strict=True)]
+    for axis, each in reversed([entry for entry in enumerate(windows, start=2) if not entry[1].is_whole]):
+        x = _reduce_axes(grids, gather_windows(x, axis, each), "sum", [axis + 1], False)
+    return x / torch.from_numpy(counts_of(windows)).to(x.dtype)
 
 
 def _upsample(mode: str, rank: int, antialias: bool = False) -> Handler:
@@ -469,7 +477,9 @@ HANDLERS: dict[str, Handler] = {
     **ELEMENTWISE,
     **{cell: _recurrent(cell) for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "adaptive_avg_pool1d": _adaptive_average_pool(1), "adaptive_avg_pool2d": _adaptive_average_pool(2),
+    "adaptive_avg_pool3d": _adaptive_average_pool(3),
     "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2),
+    "avg_pool3d": _average_pool(3),
     "upsample_bicubic2d": _upsample("cubic", 2), "upsample_bilinear2d": _upsample("linear", 2),
     "upsample_bicubic2d_aa": _upsample("cubic", 2, True),
     "upsample_bilinear2d_aa": _upsample("linear", 2, True), "upsample_linear1d": _upsample("linear", 1),

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from intact import numerics
 from intact.torch.exact.exact_operator import exact, register_torch
 from intact.torch.exact.tensor_grids import TensorGrid, TensorGrids
+from intact.torch.exact.volumes import convolve_volumes
 
 __all__ = ["convolve", "linear", "matmul"]
 
@@ -68,13 +69,14 @@ def convolve(
     groups: int,
     transposed: bool = False,
     output_padding: Sequence[int] = (),
-) -> Tensor:
-    """Compute `torch.convolution` of a batch."""
+) -> Tensor | None:
+    """Compute `torch.convolution` of a batch; None where PyTorch's own order of sums stays."""
     attributes: dict[str, Any] = {
         "stride": list(stride), "padding": list(padding), "dilation": list(dilation), "groups": groups,
         "transposed": transposed, "output_padding": list(output_padding) or [0] * (x.dim() - 2),
     }  # fmt: skip
-    a = grids.of(x) if transposed else grids.of_layer_input(x)
+    volumes = x.dim() > 4
+    a = grids.of(x) if transposed or volumes else grids.of_layer_input(x)
     b = _by_output(grids.of(weight), 1 if transposed else 0)
     if a is not None and b is not None and not a.scale.dim():
         per_output = b.scale.reshape(-1)
@@ -83,8 +85,9 @@ def convolve(
         step = (a.scale * per_output).reshape(-1, *[1] * (x.dim() - 2))
         sums = _integer("conv", x, weight, a, b, step, **attributes)
         return sums if bias is None else sums + bias.reshape(-1, *[1] * (x.dim() - 2))
-    if x.dim() > 4:
-        return _plain_conv(x, weight, *([] if bias is None else [bias]), **attributes)
+    if volumes:
+        geometry = {name: attributes[name] for name in ("stride", "padding", "dilation", "groups")}
+        return None if transposed else convolve_volumes(x, weight, bias, **geometry)
     return exact("conv", x, weight, *([] if bias is None else [bias]), **attributes)
 
 

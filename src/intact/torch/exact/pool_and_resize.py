@@ -17,6 +17,7 @@ from intact.numerics import ResizeSampling, weighted_places
 from intact.torch.exact.engine_steps import run_step
 from intact.torch.exact.exact_operator import exact, register
 from intact.torch.exact.tensor_grids import TensorGrids
+from intact.torch.exact.volumes import convolve_volumes
 
 __all__ = ["average_pool", "mean_of_planes", "resize"]
 
@@ -49,6 +50,8 @@ def average_pool(
     a constant.
     """
     rank = len(kernel)
+    if rank == 3:
+        return _average_of_volumes(grids, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
     pool = _POOLS[rank]
     ones = torch.ones((1, 1, *x.shape[2:]))
     sizes = pool(ones, list(kernel), list(stride), list(padding), ceil_mode, count_include_pad).shape[2:]
@@ -75,9 +78,36 @@ def average_pool(
     else:
         sums = exact("conv", wide, each, groups=channels, transposed=False, **attributes)
     if divisor is not None:
-        means, factor = sums / prod(kernel), prod(kernel) / divisor
-        return means if factor == 1 else means * factor
+        return _mean_of_sums(sums, prod(kernel), divisor)
     return sums / (prod(kernel) if bool((counts == prod(kernel)).all()) else counts)
+
+
+def _average_of_volumes(
+    grids: TensorGrids, x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    ceil_mode: bool, count_include_pad: bool, divisor: int | None,
+) -> Tensor | None:  # fmt: skip
+    """Return sums of windows, of floats or of codes, divided by their count."""
+    if ceil_mode or (any(padding) and not count_include_pad and divisor is None):
+        return None
+    channels, grid = x.shape[1], grids.of(x)
+    window = torch.ones((channels, 1, *kernel))
+    if grid is not None and not grid.scale.dim():
+        geometry: Any = None, list(stride), list(padding), 1, channels
+        sums: Tensor | None = _sum_whole_numbers(
+            x, grid.scale, lambda n: F.conv3d(n, window.to(n), *geometry)
+        )
+    else:
+        attributes: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": (1, 1, 1)}
+        sums = convolve_volumes(x, window, None, groups=channels, **attributes)
+    return sums if sums is None else _mean_of_sums(sums, prod(kernel), divisor)
+
+
+def _mean_of_sums(sums: Tensor, count: int, divisor: int | None) -> Tensor:
+    """Return sums of windows of `count` elements by their count, or by a divisor of their own as a file has
+    it.
+    """
+    means = sums / count
+    return means if divisor in (None, count) else means * (count / divisor)
 
 
 # ---- between elements ----

@@ -207,7 +207,8 @@ _KEEPS_NUMBERS = frozenset({
 """Functions that move scales as they move the numbers that these multiply."""
 
 MOVES = _JOINS | _KEEPS_NUMBERS | frozenset({
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "atleast_2d", "atleast_3d", "channel_shuffle", "diagonal",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "atleast_2d", "atleast_3d",
+    "channel_shuffle", "diagonal",
     "dropout", "gather", "index", "max_pool1d", "max_pool2d", "max_pool3d", "pad", "pixel_shuffle",
     "pixel_unshuffle", "repeat_interleave", "rot90", "take_along_dim", "unfold", "upsample_nearest1d",
     "upsample_nearest2d", "upsample_nearest3d", "upsample_nearest_exact1d", "upsample_nearest_exact2d",

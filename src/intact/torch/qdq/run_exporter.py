@@ -26,6 +26,7 @@ from intact import graph
 from intact.errors import IntactError, UnsupportedError
 from intact.free_memory import gc_frozen
 from intact.torch.exact import torch_functions
+from intact.torch.operators.adaptive_pools import adaptive_translations
 from intact.torch.operators.grouped_matmul import grouped_translations, whole_products
 from intact.torch.operators.recurrent import recurrent_translation, whole_layers
 from intact.torch.private_torch import (
@@ -96,6 +97,7 @@ def translate(
         _OPERATOR: _marker_function(),
         **recurrent_translation(),
         **operator_translations(),
+        **adaptive_translations(),
         **grouped_translations(),
         **block_translation(),
         **(options.pop("custom_translation_table", None) or {}),

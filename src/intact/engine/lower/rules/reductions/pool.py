@@ -245,17 +245,16 @@ def lower_float_average_pool(builder: PlanBuilder, node: Node) -> None:
 
 
 def _average_of_volumes(builder: PlanBuilder, node: Node, x: str, op: ops.AveragePool) -> None:
-    """Lower an average pool of volumes as pools over planes; each window counts all its elements."""
+    """Lower an average pool of volumes to sums over planes, by their count; windows count all elements."""
     channels, value = builder.tensors[x].shape[1], node.outputs[0]
     if not isinstance(channels, int) or not channels or not is_float32(value):
         raise NoMatch("it is no pool of volumes of a known number of channels")
     if not op.count_include_pad and any(pads_of_window(node, op, op.kernel_shape)):
         raise NoMatch("its windows reach over the rim of a volume, and count what is inside")
-    part = np.float32(1 / prod(op.kernel_shape))
+    step_names = node.name or "", (node.name or "",)
 
     def pool(image: str, output: str, kernel: Pair, geometry: LoweredWindow) -> FloatConv:
-        weight = builder.hold(f"{node.name}.window", np.full((channels, *kernel, 1), part, np.float32))
-        step_names = node.name or "", (node.name or "",)
+        weight = builder.hold(f"{node.name}.window", np.ones((channels, *kernel, 1), np.float32))
         return FloatConv(
             *step_names,
             image,
@@ -268,7 +267,10 @@ def _average_of_volumes(builder: PlanBuilder, node: Node, x: str, op: ops.Averag
             channels,
         )
 
-    average_over_volumes(builder, node, x, builder.write_plain(value, "float32"), pool)
+    sums = builder.scratch(f"{value.name}.sums", "float32", dims_of(value))
+    average_over_volumes(builder, node, x, sums, pool)
+    count = builder.hold(f"{node.name}.counts", np.array(prod(op.kernel_shape), np.float32))
+    builder.add(Binary(*step_names, "div", sums, count, builder.write_plain(value, "float32")))
 
 
 def _count_elements(
