@@ -178,7 +178,7 @@ class Session:
         for name in wanted:
             value = values.pop()
             if value.has_value():
-                yield name, value.numpy()
+                yield name, _array(value, name)
 
     @staticmethod
     def _run(run: Callable[..., list[Any]], wanted: list[str], feeds: Mapping[str, Any]) -> list[Any]:
@@ -192,6 +192,18 @@ class Session:
                 "inputs that the model runs on",
                 "bring the data to the shapes that the model was made for",
             ) from error
+
+
+def _array(value: Any, name: str) -> NDArray:
+    """Return the array in a value of ONNX Runtime."""
+    try:
+        array: NDArray = value.numpy()
+    except RuntimeError as error:
+        raise UnsupportedError(
+            "onnxruntime", f"output '{name}' of {value.data_type()}: '{str(error).strip()[:100]}'",
+            "outputs of types that ONNX Runtime gives to Python", "cast it to float32 in the model",
+        ) from error  # fmt: skip
+    return array
 
 
 class BoundInputs:

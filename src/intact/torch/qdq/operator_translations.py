@@ -39,6 +39,8 @@ def operator_translations() -> dict[Any, Callable[..., Any]]:
         aten.squeeze.dim: _squeeze,
         aten.rrelu_with_noise_functional.default: _rrelu,
         prims.prod.default: _product,
+        aten.scatter_reduce.two: _scatter_reduce,
+        aten.special_log_ndtr.default: _log_ndtr,
         aten.atan2.default: _atan2,
         aten.avg_pool2d.default: partial(_average_pool, "aten_avg_pool2d", 2),
         aten.avg_pool3d.default: partial(_average_pool, "aten_avg_pool3d", 3),
@@ -415,6 +417,31 @@ def _lerp(self, end, weight):  # type: ignore[no-untyped-def]
     if abs(weight) < 0.5:
         return op.Add(self, op.Mul(way, _like(self, weight)))
     return op.Sub(end, op.Mul(way, _like(self, 1 - weight)))
+
+
+def _scatter_reduce(self, dim, index, src, reduce, include_self=True):  # type: ignore[no-untyped-def]
+    """Scatter with a reduction; means as sums by counts, which torch's exporter takes for a plain scatter."""
+    if reduce != "mean":
+        from onnxscript.function_libs.torch_lib.ops import core
+
+        return core.aten_scatter_reduce(self, dim, index, src, reduce, include_self)
+    if not self.dtype.is_floating_point() or list(index.shape) != list(src.shape):
+        raise NotImplementedError("means of integers, or of a part of the source")
+    op, scalar = _op(), not self.shape
+    if scalar:
+        self, index, src = (op.Reshape(x, _numbers(-1)) for x in (self, index, src))
+    zero, unit = _like(self, 0.0), _like(self, 1.0)
+    ones, none = op.Expand(unit, op.Shape(index)), op.Expand(zero, op.Shape(index))
+    base = self if include_self else op.ScatterElements(self, index, none, axis=dim)
+    start = op.Expand(unit if include_self else zero, op.Shape(self))
+    counts = op.Max(op.ScatterElements(start, index, ones, axis=dim, reduction="add"), unit)
+    means = op.Div(op.ScatterElements(base, index, src, axis=dim, reduction="add"), counts)
+    return op.Squeeze(means) if scalar else means
+
+
+def _log_ndtr(self):  # type: ignore[no-untyped-def]
+    """Refuse the logarithm of a normal distribution, whose left tail has no form by ONNX's operators."""
+    raise NotImplementedError("special.log_ndtr: -inf below -6, by the operators that ONNX has")
 
 
 def _rrelu(  # type: ignore[no-untyped-def]
