@@ -141,5 +141,9 @@ class MissingExtraError(IntactError, ImportError):
         )
 
 
+class StaleRangeWarning(UserWarning):
+    """A weight has changed since the range that it is quantized with was chosen."""
+
+
 class NotQuantizedWarning(UserWarning):
     """A model that was to run in int8 has nothing quantized in it, and runs in float."""

@@ -20,6 +20,7 @@ from intact.torch.nn import TensorQuantizer
 from intact.torch.private_torch import pytree
 from intact.torch.qdq.block_markers import opset_of_block_layers, write_block_layers
 from intact.torch.qdq.run_exporter import evaluating, fixed_size_error, is_dynamic, translate
+from intact.torch.training.collect_statistics import quantize_weights
 
 __all__ = ["Call", "example_arguments", "qdq_model"]
 
@@ -54,6 +55,7 @@ def qdq_model(
         CalibrationError, UnsupportedError, QuantValueError: As `intact.torch.export`.
     """
     _refuse_unready(model)
+    quantize_weights(model)  # which warns about ranges of other weights
     with (
         torch.no_grad(),
         evaluating(model),

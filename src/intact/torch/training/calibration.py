@@ -37,6 +37,7 @@ from intact.torch.training.collect_statistics import (
     enabled_quantizers,
     evaluating,
     fetch,
+    quantize_weights,
     quantizing,
     require_reached,
     spec_of,
@@ -139,6 +140,7 @@ class CalibrationResult:
             warn_if_zero(name, quantizer)
             quantizer.enable_quant()
             quantizer.disable_calib()
+        quantize_weights(self.model)  # from here on, changes of weights are noticed
         self.corrected = bool(correct_bias) and self._has_holdout()
         if self.corrected:
             self._correct_biases(quantizers, always=correct_bias is True)

@@ -88,6 +88,14 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return weights
 
 
+def quantize_weights(model: nn.Module) -> None:
+    """Run the quantizers of all weights that modules hold, in evaluation mode."""
+    with evaluating(model):
+        for module in model.modules():
+            if callable(describe := getattr(module, "quantized_weights", None)):
+                describe()
+
+
 def computed_weight_paths(model: nn.Module) -> set[str]:
     """Return paths of the quantizers of weights that only a run of the model computes.
 

@@ -16,6 +16,7 @@ from intact.torch.descriptor import QuantDescriptor, format_name
 from intact.torch.exact.grid_tensor import carry_grid, plain_tensor
 from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules._export_switch import ExportSwitch
+from intact.torch.nn.modules._stale_ranges import watch_weight
 from intact.torch.nn.modules._switches import Switches
 from intact.torch.nn.modules.clip import Clip
 from intact.torch.operators import fake_quantize as ops
@@ -49,6 +50,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
     _amax: Tensor
     _amin: Tensor
     _pre_quant_scale: Tensor
+    _watched: tuple[Any, float] | None = None  # range and error of a weight, see `watch_weight`
 
     def __init__(
         self,
@@ -351,8 +353,11 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
             out = ops.fake_quantize(inputs, high, low, **grid)
         if lost is not None:
             return out.masked_fill(lost, math.nan)
-        call = self.format, axes, self._narrow_range
-        return out if self.training else carry_grid(out, inputs, high, low, *call)
+        if self.training:
+            return out
+        if not self._is_dynamic and self._learn_amax is not True and not torch.compiler.is_compiling():
+            watch_weight(self, inputs, out)
+        return carry_grid(out, inputs, high, low, self.format, axes, self._narrow_range)
 
     @property
     def _is_dynamic(self) -> bool:
