@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
@@ -10,10 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import intact
 import intact.torch
 from intact.errors import StaleRangeWarning
+from intact.torch.nn import TensorQuantizer
 
 
 def net() -> nn.Sequential:
@@ -93,6 +96,36 @@ def test_fine_tuning_and_other_formats_are_no_change(weights: str) -> None:
         model.eval()(x)
         model[0]._weight_quantizer.num_bits = 3
         model(x)
+
+
+def test_a_new_parameter_in_the_place_of_a_weight_is_noticed() -> None:
+    model = intact.quantize(net(), [data()], progress=False).model
+    model[0].weight = nn.Parameter(model[0].weight.detach() + delta())
+    gc.collect()  # the weight before is no other one that the quantizer reads
+    with pytest.warns(StaleRangeWarning):
+        model(data())
+
+
+def test_a_quantizer_of_several_weights_is_no_change() -> None:
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.quantizer = TensorQuantizer()
+            self.large, self.small = (
+                nn.Parameter(torch.randn(16, 32)),
+                nn.Parameter(torch.randn(16, 32) / 500),
+            )
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(x, self.quantizer(self.large)) + F.linear(x, self.quantizer(self.small))
+
+    torch.manual_seed(0)
+    model = Shared().eval()
+    intact.torch.calibrate(model, [data()], progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StaleRangeWarning)
+        for _ in range(2):
+            model(data())
 
 
 def test_an_adapter_of_peft_that_is_merged_is_noticed() -> None:

@@ -60,6 +60,7 @@ def operator_translations() -> dict[Any, Callable[..., Any]]:
         aten.copy.default: Opaque({True: _copy_complex}),
         aten.fill.Tensor: Opaque({True: _fill_complex}),
         aten.zeros_like.default: Opaque({True: _zeros_like_complex}),
+        aten.einsum.default: Opaque({True: _einsum_complex}),
     }
 
 
@@ -372,6 +373,25 @@ def _zero(like: Any) -> Any:
     """Return [0], of the type of another tensor."""
     op = _op()
     return op.CastLike(op.Constant(value_floats=[0.0]), like)
+
+
+def _einsum_complex(equation, tensors, path=None):  # type: ignore[no-untyped-def]
+    """Write an einsum of complex numbers as some of their real and imaginary parts."""
+    op, last = _op(), _numbers(-1)
+    parts = [[op.Gather(x, op.Constant(value_int=part), axis=-1) for part in (0, 1)] for x in tensors]
+
+    def einsum(*operands: Any) -> Any:
+        return op.Einsum(*operands, equation=equation)
+
+    if len(parts) == 1:
+        real, imaginary = map(einsum, parts[0])
+    elif len(parts) == 2:
+        (a, b), (c, d) = parts  # (a + b i) (c + d i)
+        real = op.Sub(einsum(a, c), einsum(b, d))
+        imaginary = op.Add(einsum(a, d), einsum(b, c))
+    else:
+        raise NotImplementedError("einsum of more than two complex tensors")
+    return op.Concat(op.Unsqueeze(real, last), op.Unsqueeze(imaginary, last), axis=-1)
 
 
 def _full(size, fill_value, dtype=-1, **kind):  # type: ignore[no-untyped-def]

@@ -24,6 +24,7 @@ from intact.torch.models.quantizer_calls import (
     path_of,
     same_arguments,
 )
+from intact.torch.nn.modules._stale_ranges import weights_unwatched
 from intact.torch.operators.recurrent import whole_layers
 from intact.torch.private_torch import pytree
 
@@ -143,7 +144,8 @@ def compare_codes(
     session = Session(data, extra=[p.real for p in pairs], fix=_FIX)
     file = session.run(feeds(session, *batch))
     replay = _Replay(model, pairs, file)
-    with torch.no_grad(), whole_layers(), StableSorts(), intercept_quantizers(model, replay.handle):
+    intercepting = intercept_quantizers(model, replay.handle)
+    with torch.no_grad(), whole_layers(), StableSorts(), intercepting, weights_unwatched():
         model(*batch[0], **batch[1])
     return list(replay.checks.values()), replay.unknown
 

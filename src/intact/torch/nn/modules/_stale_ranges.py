@@ -6,8 +6,13 @@ counts no write through ``weight.data``, so that the error of the quantized weig
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +21,7 @@ from intact.errors import StaleRangeWarning
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.private_torch import is_in_functorch
 
-__all__ = ["watch_weight"]
+__all__ = ["WatchedWeight", "watch_weight", "weights_unwatched"]
 
 TensorQuantizer: TypeAlias = Any  # its module imports this one
 
@@ -30,6 +35,45 @@ _LEAST_ERROR = 1e-3
 """Squared error, as a share of the weight's square, below which growth does not matter: 30 dB."""
 
 
+_weights: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+"""Watched weights that are alive, by identity."""
+
+
+@dataclass(frozen=True)
+class WatchedWeight:
+    """Holds what a quantizer's range did to its weight when it was set.
+
+    Attributes:
+        range_key: Names the range.
+        error: The squared error, as a share of the weight's square.
+        quantizer, weight: Identities. Those of a copied quantizer are its original's.
+    """
+
+    range_key: tuple[str, float]
+    error: float
+    quantizer: int
+    weight: int
+
+    def is_of_another(self, quantizer: TensorQuantizer, weight: Tensor) -> bool:
+        """Return whether the quantizer has several weights, of which the first alone is watched."""
+        first = _weights.get(self.weight)
+        return self.quantizer == id(quantizer) and first is not None and first is not weight
+
+
+_local = threading.local()
+
+
+@contextmanager
+def weights_unwatched() -> Iterator[None]:
+    """Watch no weights in this thread inside the context, as where quantizers return what a file has."""
+    before = getattr(_local, "is_unwatched", False)
+    _local.is_unwatched = True
+    try:
+        yield
+    finally:
+        _local.is_unwatched = before
+
+
 def watch_weight(quantizer: TensorQuantizer, weight: Tensor, quantized: Tensor) -> None:
     """Warn once where the error of a quantized weight has grown since its range was set.
 
@@ -41,16 +85,20 @@ def watch_weight(quantizer: TensorQuantizer, weight: Tensor, quantized: Tensor) 
         StaleRangeWarning: Names the quantizer, and both errors.
     """
     untyped: Any = weight
+    if getattr(_local, "is_unwatched", False):
+        return
     if not isinstance(untyped, nn.Parameter) or not ops.is_readable(weight) or is_in_functorch():
+        return
+    watched: WatchedWeight | None = quantizer._watched
+    if watched is not None and watched.is_of_another(quantizer, weight):
         return
     range_key = quantizer.format, float(quantizer._amax.sum())
     error = _relative_error(weight, quantized)
-    if quantizer._watched is None or quantizer._watched[0] != range_key:
-        quantizer._watched = range_key, error
-        return
-    before = quantizer._watched[1]
-    if error > max(_GROWTH * before, _LEAST_ERROR):
-        quantizer._watched = range_key, error
+    before = error if watched is None or watched.range_key != range_key else watched.error
+    is_worse = error > max(_GROWTH * before, _LEAST_ERROR)
+    _weights[id(weight)] = weight
+    quantizer._watched = WatchedWeight(range_key, error if is_worse else before, id(quantizer), id(weight))
+    if is_worse:
         warnings.warn(
             f"quantizer '{quantizer._where()}': the weight has changed since its range was chosen, and lost"
             f" {error:.2%} of its square in quantization, {before:.2%} before. Fix: calibrate(model, data)"

@@ -16,7 +16,7 @@ from intact.torch.descriptor import QuantDescriptor, format_name
 from intact.torch.exact.grid_tensor import carry_grid, plain_tensor
 from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules._export_switch import ExportSwitch
-from intact.torch.nn.modules._stale_ranges import watch_weight
+from intact.torch.nn.modules._stale_ranges import WatchedWeight, watch_weight
 from intact.torch.nn.modules._switches import Switches
 from intact.torch.nn.modules.clip import Clip
 from intact.torch.operators import fake_quantize as ops
@@ -50,7 +50,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
     _amax: Tensor
     _amin: Tensor
     _pre_quant_scale: Tensor
-    _watched: tuple[Any, float] | None = None  # range and error of a weight, see `watch_weight`
+    _watched: WatchedWeight | None = None
 
     def __init__(
         self,
