@@ -10,9 +10,8 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
-from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +34,8 @@ _LEAST_ERROR = 1e-3
 """Squared error, as a share of the weight's square, below which growth does not matter: 30 dB."""
 
 
-_weights: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
-"""Watched weights that are alive, by identity."""
+_SEVERAL = -1
+"""Stands for the other weight where a quantizer has more than one."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +46,26 @@ class WatchedWeight:
         range_key: Names the range.
         error: The squared error, as a share of the weight's square.
         quantizer, weight: Identities. Those of a copied quantizer are its original's.
+        other: Identity of another weight that came last; 0 for none.
     """
 
     range_key: tuple[str, float]
     error: float
     quantizer: int
     weight: int
+    other: int = 0
 
-    def is_of_another(self, quantizer: TensorQuantizer, weight: Tensor) -> bool:
-        """Return whether the quantizer has several weights, of which the first alone is watched."""
-        first = _weights.get(self.weight)
-        return self.quantizer == id(quantizer) and first is not None and first is not weight
+    def turn_to(self, quantizer: TensorQuantizer, weight: Tensor) -> WatchedWeight | None:
+        """Return the record where `weight` is not to be compared; None where it is.
+
+        A weight that comes twice in turn has taken the place of the first one. Where the first one comes
+        back, the quantizer has several, and none is watched.
+        """
+        if self.quantizer != id(quantizer):
+            return None
+        if id(weight) != self.weight:
+            return None if self.other == id(weight) else replace(self, other=self.other or id(weight))
+        return replace(self, other=_SEVERAL) if self.other else None
 
 
 _local = threading.local()
@@ -90,13 +98,14 @@ def watch_weight(quantizer: TensorQuantizer, weight: Tensor, quantized: Tensor) 
     if not isinstance(untyped, nn.Parameter) or not ops.is_readable(weight) or is_in_functorch():
         return
     watched: WatchedWeight | None = quantizer._watched
-    if watched is not None and watched.is_of_another(quantizer, weight):
+    turned = None if watched is None else watched.turn_to(quantizer, weight)
+    if turned is not None:
+        quantizer._watched = turned
         return
     range_key = quantizer.format, float(quantizer._amax.sum())
     error = _relative_error(weight, quantized)
     before = error if watched is None or watched.range_key != range_key else watched.error
     is_worse = error > max(_GROWTH * before, _LEAST_ERROR)
-    _weights[id(weight)] = weight
     quantizer._watched = WatchedWeight(range_key, error if is_worse else before, id(quantizer), id(weight))
     if is_worse:
         warnings.warn(
