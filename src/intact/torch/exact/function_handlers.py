@@ -212,12 +212,12 @@ def _matmul(grids: TensorGrids, input: Tensor, other: Tensor) -> Tensor:
     return matrix_products.matmul(grids, input, other)
 
 
-def _scale(x: Tensor, factor: float) -> Tensor:
-    return x if factor == 1 else x * factor
-
-
 def _mm(grids: TensorGrids, input: Tensor, mat2: Tensor) -> Tensor:
     return matrix_products.matmul(grids, input, mat2)
+
+
+def _scale(x: Tensor, factor: float) -> Tensor:
+    return x if factor == 1 else x * factor
 
 
 def _baddbmm(
@@ -478,8 +478,7 @@ HANDLERS: dict[str, Handler] = {
     **{cell: _recurrent(cell) for cell in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "adaptive_avg_pool1d": _adaptive_average_pool(1), "adaptive_avg_pool2d": _adaptive_average_pool(2),
     "adaptive_avg_pool3d": _adaptive_average_pool(3),
-    "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2),
-    "avg_pool3d": _average_pool(3),
+    "avg_pool1d": _average_pool(1), "avg_pool2d": _average_pool(2), "avg_pool3d": _average_pool(3),
     "upsample_bicubic2d": _upsample("cubic", 2), "upsample_bilinear2d": _upsample("linear", 2),
     "upsample_bicubic2d_aa": _upsample("cubic", 2, True),
     "upsample_bilinear2d_aa": _upsample("linear", 2, True), "upsample_linear1d": _upsample("linear", 1),

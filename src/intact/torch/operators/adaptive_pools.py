@@ -62,7 +62,7 @@ class AxisWindows:
         return bool((self.counts != self.kernel).any())
 
     @property
-    def repeated(self) -> NDArray[np.int64]:
+    def places_for_max(self) -> NDArray[np.int64]:
         """The places with the last element of a window behind its end."""
         last = self.places[:, :1] + self.counts[:, None] - 1
         return np.minimum(self.places, last)
@@ -186,7 +186,7 @@ def _largest(x: Any, output_size: Any, rank: int) -> Any:
     axes, windows = along
     sizes = [each.size for each in windows]
     for axis, each in zip(axes, windows, strict=True):
-        x = x if each.is_plain else op.Gather(x, _integers(each.repeated.reshape(-1)), axis=axis)
+        x = x if each.is_plain else op.Gather(x, _integers(each.places_for_max.reshape(-1)), axis=axis)
     kernel = [each.kernel for each in windows]
     pooled = _as_batch(x, axes[0] == 1, lambda y: op.MaxPool(y, kernel_shape=kernel, strides=kernel))
     values, places = pooled
@@ -198,7 +198,7 @@ def _largest(x: Any, output_size: Any, rank: int) -> Any:
             op.Div(places, _integers([prod(gathered[axis + 1 :])])), _integers([gathered[axis]])
         )
         along_axis = (
-            along_axis if each.is_plain else op.Gather(_integers(each.repeated.reshape(-1)), along_axis)
+            along_axis if each.is_plain else op.Gather(_integers(each.places_for_max.reshape(-1)), along_axis)
         )
         index = op.Add(index, op.Mul(along_axis, _integers([prod(sizes[axis + 1 :])])))
     return [values, index]
