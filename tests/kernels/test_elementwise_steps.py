@@ -58,5 +58,8 @@ def test_operation(name: str, read: list[str], output: str) -> None:
             f"x{i}": numbers(rng, dtype, (1,) * len(shape) if i in singles else shape)
             for i, dtype in enumerate(read)
         }
+        if name in ("max", "min") and output == "float64":
+            # Which of two zeros NumPy takes depends on its loops for the machine.
+            feeds = {operand: x + 0.0 for operand, x in feeds.items()}
         step = Elementwise("s", (), name, tuple(feeds), "y")
         check(one_step(step, feeds, dtypes={"y": output}), moves=shape == (4, 7, 9))
