@@ -76,12 +76,12 @@ def regrid(weights: BlockWeights, grid: BlockGrid) -> BlockWeights:
         UnsupportedError: The grid cannot hold them; says what it lacks.
     """
     if grid.block_size is not None and weights.block_size % grid.block_size and weights.blocks > 1:
-        raise _unsupported_grid(weights, grid)
+        raise _grid_mismatch(weights, grid)
     if _is_on(weights, grid):
         return weights
     scales, minima = block_scales(weights), block_minima(weights)
     if (minima is not None and not grid.minima) or (weights.groups is not None and not grid.groups):
-        raise _unsupported_grid(weights, grid)
+        raise _grid_mismatch(weights, grid)
     codes, zero_points = _codes(weights, grid)
     if grid.minima and minima is None:
         minima = np.zeros(scales.shape, np.float32)
@@ -96,7 +96,7 @@ def regrid(weights: BlockWeights, grid: BlockGrid) -> BlockWeights:
         groups=weights.groups,
     )  # fmt: skip
     if not _have_equal_floats(result, weights):
-        raise _unsupported_grid(weights, grid)
+        raise _grid_mismatch(weights, grid)
     return result
 
 
@@ -120,12 +120,12 @@ def _codes(weights: BlockWeights, grid: BlockGrid) -> tuple[NDArray, NDArray | N
     """Return codes and zero points in the grid's format; for minima, the zero points that these replace."""
     points, has_offsets = weights.zero_points, grid.zero_points or grid.minima
     if points is not None and points.dtype.kind not in "iu":
-        raise _unsupported_grid(weights, grid)
+        raise _grid_mismatch(weights, grid)
     if weights.format == grid.format and (points is None) == (not grid.zero_points):
         return weights.codes, points
     if weights.values is not None or code_values(grid.format) is not None:
         if weights.format != grid.format or grid.zero_points:
-            raise _unsupported_grid(weights, grid)
+            raise _grid_mismatch(weights, grid)
         return weights.codes, None
     old, new = integer_format(weights.format), integer_format(grid.format)
     offsets = np.zeros(weights.scales.shape, np.int16) if points is None else points.astype(np.int16)
@@ -137,9 +137,9 @@ def _codes(weights: BlockWeights, grid: BlockGrid) -> tuple[NDArray, NDArray | N
         shift = -int(offsets.flat[0]) if offsets.size else 0
     offsets = offsets + np.int16(shift)
     if not _holds(new, weights.codes, shift) or (grid.zero_points and not _holds(new, offsets)):
-        raise _unsupported_grid(weights, grid)
+        raise _grid_mismatch(weights, grid)
     if not has_offsets and offsets.any():
-        raise _unsupported_grid(weights, grid)
+        raise _grid_mismatch(weights, grid)
     dtype = np.int8 if new.signed else np.uint8
     codes = (weights.codes.view(np.uint8) + np.uint8(shift % 256)).view(dtype)  # which wraps around
     if grid.zero_points:
@@ -183,7 +183,7 @@ def _narrow(
             narrow = values.astype(_SCALES[name])
             if np.array_equal(narrow.astype(np.float32), values, equal_nan=True):
                 return narrow
-    raise _unsupported_grid(weights, grid)
+    raise _grid_mismatch(weights, grid)
 
 
 def fits(weights: BlockWeights, grid: BlockGrid) -> bool:
@@ -200,7 +200,7 @@ def fits(weights: BlockWeights, grid: BlockGrid) -> bool:
     return True
 
 
-def _unsupported_grid(weights: BlockWeights, grid: BlockGrid) -> UnsupportedError:
+def _grid_mismatch(weights: BlockWeights, grid: BlockGrid) -> UnsupportedError:
     wants = [f"{grid.format}" + (f" in blocks of {grid.block_size}" if grid.block_size else "")]
     wants += [f"{' or '.join(grid.scales)} scales"]
     wants += ["zero points"] if grid.zero_points else []

@@ -38,9 +38,9 @@ def description_from_json(record: Any, where: str) -> ModelDescription:
         fits = fits and isinstance(pooling.prompts, Mapping) and isinstance(pooling.default_prompt, str)
         fits = fits and all(isinstance(text, str) for text in pooling.prompts.values())
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged_description(where, f"'{error}'"[:200]) from error
+        raise _description_error(where, f"'{error}'"[:200]) from error
     if not fits:
-        raise _damaged_description(where, "another description")
+        raise _description_error(where, "another description")
     return ModelDescription(family, pooling=pooling, fields=fields)
 
 
@@ -56,8 +56,8 @@ def read_verification(record: Any, where: str) -> tuple[str, tuple[tuple[str, st
         checks = tuple((str(c["name"]), str(c["result"]), str(c["detail"])) for c in record["checks"])
         return str(record["peer"]), checks
     except (KeyError, TypeError) as error:
-        raise _damaged_description(where, f"'{error}'"[:200]) from error
+        raise _description_error(where, f"'{error}'"[:200]) from error
 
 
-def _damaged_description(where: str, got: str) -> FileFormatError:
+def _description_error(where: str, got: str) -> FileFormatError:
     return FileFormatError(where, got, "what save_model writes", "quantize the model again")
