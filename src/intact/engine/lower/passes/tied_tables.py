@@ -29,7 +29,7 @@ def tie_tables(plan: Plan) -> Plan:
     """
     weights: dict[bytes, str] | None = None
     names = {*plan.tensors, *plan.constants}
-    steps, tensors, is_changed = list[Step](), dict(plan.tensors), False
+    steps, tensors, replaced = list[Step](), dict(plan.tensors), set[str]()
     other_readers = Counter(
         name
         for step in plan.steps
@@ -45,16 +45,17 @@ def tie_tables(plan: Plan) -> Plan:
             steps.append(step)
             continue
         assert isinstance(step, BlockGather)
-        is_changed = True
+        replaced.add(step.weight)
         for part in _gather_and_scale(plan, step, weight, names):
             if isinstance(part, Tensor):
                 tensors[part.name] = part
             else:
                 steps.append(part)
-    if not is_changed:
+    if not replaced:
         return plan
     named = {name for step in steps for name in (*reads(step), *constants(step))}
-    remaining = {name: array for name, array in plan.constants.items() if name in named or name == plan.model}
+    unread = replaced - named
+    remaining = {name: array for name, array in plan.constants.items() if name not in unread}
     return replace(plan, steps=tuple(steps), tensors=tensors, constants=remaining)
 
 
