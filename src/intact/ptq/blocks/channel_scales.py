@@ -39,12 +39,12 @@ def search_channel_scales(
     h = np.asarray(hessian, np.float32)
     size = np.maximum(magnitudes, _SPREAD * max(float(magnitudes.max()), 1e-30))
     ones = np.ones(len(size), np.float32)
-    best, least, exponent = ones, _scaled_error(weight, ones, h, grid), 0.0
+    best, least, exponent = ones, _error_of_scales(weight, ones, h, grid), 0.0
     for power in _EXPONENTS:
         scales = size**power
         scales = scales / np.sqrt(scales.max() * scales.min())
         scales = short_scales(scales.astype(np.float32))
-        error = _scaled_error(weight, scales, h, grid)
+        error = _error_of_scales(weight, scales, h, grid)
         if error < least:
             best, least, exponent = scales, error, float(power)
     return best, exponent
@@ -72,7 +72,7 @@ def smooth_channel_scales(weight: Reals, peaks: NDArray, strength: float) -> Rea
     return short_scales(scales.astype(np.float32))
 
 
-def _scaled_error(weight: Reals, scales: Reals, h: Reals, grid: BlockFormat) -> float:
+def _error_of_scales(weight: Reals, scales: Reals, h: Reals, grid: BlockFormat) -> float:
     rounded = round_to_nearest(weight * scales, grid, np.diagonal(h) / scales**2, tried=_TRIED)
     errors = dequantize_blocks(rounded) / scales - weight
     return float(np.einsum("nk,nk->", errors @ h, errors))
