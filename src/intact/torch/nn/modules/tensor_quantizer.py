@@ -42,6 +42,8 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
     amax the range is that of each batch (dynamic quantization); where that holds NaN or infinity the result
     is NaN, which a GradScaler knows what to do with.
 
+    A quantizer that several tensors pass through has one range, of them all; files and engines have it, too.
+
     `state_dict` holds ``_amax`` (``_amin`` besides for an asymmetric range), ``_pre_quant_scale`` and
     ``clip.*``, as the old library's did; configuration and switches travel in `intact.torch.save_checkpoint`.
     A range learned as "lsq", "lsq+" or "pact" is ``_amax`` itself, and ``_amin``: parameters, then.
