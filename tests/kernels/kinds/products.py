@@ -138,7 +138,7 @@ def linear(d: Draw) -> Case:
     return d.case(Linear("s", (), d.codes("x", (*rows, depth)), d.output(), w, epilogue))
 
 
-def chosen_linear(d: Draw) -> Case:
+def linear_by_index(d: Draw) -> Case:
     """One matrix of several for each row, or two."""
     groups, each, depth, rows = d.integer(1, 4), d.pick(1, 5, 16, 40), d.integer(1, 70), d.integer(1, 40)
     w = d.constant("w", d.rng.integers(-127, 128, (groups * each, depth)), np.int8)
@@ -271,7 +271,7 @@ def norm_and_codes(d: Draw) -> Case:
 
 
 KINDS = {
-    "attention": attention, "chosen_linear": chosen_linear, "conv": conv, "conv_transpose": conv_transpose,
+    "attention": attention, "chosen_linear": linear_by_index, "conv": conv, "conv_transpose": conv_transpose,
     "depthwise": depthwise, "float_conv": float_conv, "float_conv_transpose": float_conv_transpose,
     "float_linear": float_linear, "float_matmul": float_matmul, "linear": linear, "matmul": matmul,
     "norm_and_codes": norm_and_codes, "recurrent": recurrent, "winograd": winograd,
