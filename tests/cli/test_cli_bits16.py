@@ -34,10 +34,14 @@ def uneven(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "uneven.onnx", tmp_path / "rows.npy"
 
 
+def quantize_words(uneven: tuple[Path, Path], folder: Path) -> tuple[str | Path, ...]:
+    return "quantize", uneven[0], "--data", uneven[1], "-o", folder / "out.onnx", "--no-progress"
+
+
 def test_it_is_advised_where_8_bits_are_poor_and_then_says_what_it_did(
     run, uneven: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    words = ("quantize", uneven[0], "--data", uneven[1], "-o", tmp_path / "out.onnx", "--no-progress")
+    words = (*quantize_words(uneven, tmp_path), "--dynamic-ranges", "off")
     status, shown, _ = run(*words)
     assert status == 0 and "or a part of one: --bits16 auto gives 16" in " ".join(shown.split())
     assert "tensors with 16 bits" not in shown
@@ -49,16 +53,7 @@ def test_it_is_advised_where_8_bits_are_poor_and_then_says_what_it_did(
 
 
 def test_json_has_all_of_it(run, uneven: tuple[Path, Path], tmp_path: Path) -> None:
-    words = (
-        "quantize",
-        uneven[0],
-        "--data",
-        uneven[1],
-        "-o",
-        tmp_path / "out.onnx",
-        "--no-progress",
-        "--json",
-    )
+    words = (*quantize_words(uneven, tmp_path), "--dynamic-ranges", "off", "--json")
     output = json.loads(run(*words)[1])
     assert output["sqnr_db"]["y"] < POOR_DB and "--bits16 auto" in output["advice"] and output["bits16"] == {}
     output = json.loads(run(*words, "--bits16", "auto")[1])
@@ -83,7 +78,7 @@ def test_the_file_is_verified_and_explained(run, uneven: tuple[Path, Path], tmp_
 
 
 def test_tensorrt_is_not_advised_what_it_refuses(run, uneven: tuple[Path, Path], tmp_path: Path) -> None:
-    words = ("quantize", uneven[0], "--data", uneven[1], "-o", tmp_path / "out.onnx", "--no-progress")
+    words = quantize_words(uneven, tmp_path)
     status, shown, _ = run(*words, "--profile", "tensorrt")
     assert status == 0 and "--bits16" not in shown
     status, _, err = run(*words, "--profile", "tensorrt", "--bits16", "auto")
@@ -91,6 +86,6 @@ def test_tensorrt_is_not_advised_what_it_refuses(run, uneven: tuple[Path, Path],
 
 
 def test_auto_among_patterns_is_refused(run, uneven: tuple[Path, Path], tmp_path: Path) -> None:
-    words = ("quantize", uneven[0], "--data", uneven[1], "-o", tmp_path / "out.onnx", "--no-progress")
+    words = quantize_words(uneven, tmp_path)
     status, _, err = run(*words, "--bits16", "auto", "--bits16", "x")
     assert status == 2 and "--bits16: got auto, x, want auto, never, or patterns" in " ".join(err.split())

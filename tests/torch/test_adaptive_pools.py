@@ -98,7 +98,7 @@ def test_places_of_maxima_are_torchs(output_size: Any, batched: bool) -> None:
         np.testing.assert_array_equal(ours, want.numpy())
 
 
-def calibrated(function: Callable[..., Tensor], x: Tensor, bits: int, *shape: int) -> nn.Module:
+def with_quantizers(function: Callable[..., Tensor], x: Tensor, bits: int, *shape: int) -> nn.Module:
     """Return a module that calls a function on a quantized tensor, and on a quantized weight of a shape."""
 
     class Own(nn.Module):
@@ -126,7 +126,7 @@ def test_convolutions_of_volumes_multiply_codes_of_8_and_16_bits(bits: int, grou
         return F.conv3d(x, weight, stride=2, padding=1, groups=groups)
 
     x = torch.randn(2, 8, 7, 8, 9, generator=torch.Generator().manual_seed(4))
-    module = calibrated(convolve, x, bits, 16, 8 // groups, 3, 3, 3)
+    module = with_quantizers(convolve, x, bits, 16, 8 // groups, 3, 3, 3)
     engine = intact.torch.compile(module, x)
     np.testing.assert_array_equal(engine(x), module(x).detach().numpy())
 

@@ -50,7 +50,7 @@ class Draw:
         return choices[self.rng.integers(len(choices))]
 
     def chance(self, share: float = 0.5) -> bool:
-        """Whether something happens that happens so often."""
+        """Return whether something happens that happens so often."""
         return bool(self.rng.random() < share)
 
     def shape(self, least: int = 1, most: int = 4, size: int = 9) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ class Draw:
         return name
 
     def output(self, name: str = "y", dtype: str | None = None) -> str:
-        """What a step makes: of a dtype, or floats or codes."""
+        """Name the output of a step: of a dtype, or floats or codes."""
         if dtype is not None:
             self.dtypes[name] = dtype
         elif self.chance():

@@ -32,7 +32,7 @@ REDUCED = ("float32", "int32", "int64")
 """Dtypes whose updates are added and compared."""
 
 
-def moved(d: Draw, name: str, shape: tuple[int, ...]) -> str:
+def elements_of(d: Draw, name: str, shape: tuple[int, ...]) -> str:
     """Elements of any dtype, or codes."""
     if d.chance(0.4):
         return d.codes(name, shape)
@@ -72,7 +72,7 @@ def concat(d: Draw) -> Case:
 def expand(d: Draw) -> Case:
     """A smaller tensor, of fewer axes or of axes of size 1."""
     shape = d.shape()
-    x = moved(d, "x", d.smaller(shape))
+    x = elements_of(d, "x", d.smaller(shape))
     step = Expand("s", (), x, like(d, x))
     return one_step(step, d.feeds, grids=d.grids, dtypes=d.dtypes, shapes={"y": shape})
 
@@ -81,7 +81,7 @@ def gather(d: Draw) -> Case:
     """Elements, pairs and long rows, along any axis, by indices of any rank."""
     shape = d.shape(size=12)
     axis = axis_of(d, shape)
-    x = moved(d, "x", shape)
+    x = elements_of(d, "x", shape)
     index = d.index("index", d.pick((), (50,), (4, 6), (3, 0)) if shape[axis] else (0,), shape[axis])
     return d.case(Gather("s", (), x, index, like(d, x), axis))
 
@@ -90,7 +90,7 @@ def gather_elements(d: Draw) -> Case:
     """An index for each element."""
     shape = tuple(max(n, 1) for n in d.shape())
     axis = axis_of(d, shape)
-    x = moved(d, "x", shape)
+    x = elements_of(d, "x", shape)
     wanted = tuple(d.integer(0, 9) if i == axis else d.integer(1, n) for i, n in enumerate(shape))
     return d.case(GatherElements("s", (), x, d.index("index", wanted, shape[axis]), like(d, x), axis))
 
@@ -105,7 +105,7 @@ def _tuples(d: Draw, sizes: tuple[int, ...], count: int) -> str:
 def gather_rows(d: Draw) -> Case:
     """Rows by tuples, of one table or of several."""
     sizes, parts, width = d.pick((3, 4), (6,), (2, 3, 2)), d.pick(1, 2), d.pick(0, 1, 5, 700)
-    x = moved(d, "x", (parts * prod(sizes), width))
+    x = elements_of(d, "x", (parts * prod(sizes), width))
     return d.case(GatherRows("s", (), x, _tuples(d, sizes, parts * d.pick(0, 1, 20)), like(d, x), sizes))
 
 
@@ -134,7 +134,7 @@ def interpolate(d: Draw) -> Case:
 
 def pad(d: Draw) -> Case:
     """Before and behind any axis, of codes and of any dtype, with zeros or a number."""
-    x = moved(d, "x", d.shape())
+    x = elements_of(d, "x", d.shape())
     pads = tuple((d.pick(0, 0, 1, 3), d.pick(0, 1, 2)) for _ in d.feeds[x].shape)
     fill = (
         d.constant("c", d.feeds[x].reshape(-1)[:1], d.feeds[x].dtype)
@@ -147,7 +147,7 @@ def pad(d: Draw) -> Case:
 def reshape(d: Draw) -> Case:
     """The same elements under other axes."""
     shape = d.shape()
-    x = moved(d, "x", shape)
+    x = elements_of(d, "x", shape)
     size = prod(shape)
     by = d.pick(*[n for n in range(1, size + 1) if size % n == 0][:6]) if size else 1
     wanted = d.pick((size,), (by, size // by), (1, by, size // by, 1), shape)
@@ -164,7 +164,7 @@ def resize(d: Draw) -> Case:
         d.constant(f"i{axis}", np.sort(d.rng.integers(0, shape[axis], d.pick(1, 5, 20))), np.int64)
         for axis in axes
     ]
-    x = moved(d, "x", shape)
+    x = elements_of(d, "x", shape)
     return d.case(Resize("s", (), x, like(d, x), axes, tuple(names)))
 
 
@@ -196,7 +196,7 @@ def scatter_rows(d: Draw) -> Case:
 def slices(d: Draw) -> Case:
     """Forwards and backwards, every element and some; rows of a few bytes among them."""
     shape = d.pick(d.shape(), (3, 61, 2 * d.integer(1, 17)))
-    x, starts, hops = moved(d, "x", shape), [], []
+    x, starts, hops = elements_of(d, "x", shape), [], []
     for n in shape:
         hop = d.pick(1, 1, 2, 3, -1, -2)
         hops.append(hop if n else 1)
@@ -212,7 +212,7 @@ def stack_planes(d: Draw) -> Case:
     reach = (kernel - 1) * dilation + 1
     least = max(0, reach - depth)
     pads = d.integer(least, least + 2), d.integer(0, 2)
-    x = moved(d, "x", (d.integer(1, 2) * depth, *(d.integer(1, 6) for _ in "chw")))
+    x = elements_of(d, "x", (d.integer(1, 2) * depth, *(d.integer(1, 6) for _ in "chw")))
     step = StackPlanes(
         "s", (), x, like(d, x), depth, kernel, d.pick(1, 2), dilation, pads, d.chance(), d.chance()
     )
@@ -222,7 +222,7 @@ def stack_planes(d: Draw) -> Case:
 def transpose(d: Draw) -> Case:
     """Axes in any order; matrices of any size among them."""
     shape = d.shape() if d.chance() else (d.pick(1, 3, 16, 17, 64, 200), d.pick(1, 3, 15, 16, 33, 300))
-    x = moved(d, "x", shape)
+    x = elements_of(d, "x", shape)
     return d.case(Transpose("s", (), x, like(d, x), tuple(d.rng.permutation(len(shape)).tolist())))
 
 

@@ -59,6 +59,11 @@ def enable(user: User = False) -> None:
     """Let all programs of this Python environment that import onnxruntime run on the engine.
 
     It writes one file, intact-ort.pth, among the environment's packages.
+
+    Examples:
+
+    - `intact ort enable`
+    - `intact ort enable --user`
     """
     from intact.ort import enable as write
 
@@ -66,7 +71,12 @@ def enable(user: User = False) -> None:
 
 
 def disable(user: User = False) -> None:
-    """Undo `intact ort enable`: remove its file."""
+    """Undo `intact ort enable`: remove its file.
+
+    Examples:
+
+    - `intact ort disable`
+    """
     from intact.ort import disable as remove
 
     path = remove(user=user)

@@ -81,11 +81,11 @@ def _is_free(target: Target, layer: LayerSettings) -> bool:
 
 def _are_read_by(reading: Sequence[Node], value: str) -> bool:
     """Return whether nodes read, as their data, only `value` and what others of them make of it."""
-    made = {output.name for node in reading for output in node.outputs} | {value}
-    moved = [output for node in reading if ops.may_move(node) for output in node.outputs]
-    shown = any(output.is_graph_output() for output in moved)
+    produced = {output.name for node in reading for output in node.outputs} | {value}
+    moves = [output for node in reading if ops.may_move(node) for output in node.outputs]
+    shown = any(output.is_graph_output() for output in moves)
     data = [node.inputs[0] for node in reading]
-    return not shown and all(v is not None and v.name in made for v in data)
+    return not shown and all(v is not None and v.name in produced for v in data)
 
 
 def with_dynamic_layers(state: State, why: Mapping[DynamicGroup, str]) -> State:

@@ -48,17 +48,17 @@ class AxisWindows:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each element lies in one window, and all windows have the same size."""
+        """Return whether each element lies in one window, and all windows have the same size."""
         return self.size == self.places.size
 
     @property
     def is_whole(self) -> bool:
-        """Whether each element is a window, so that the axis stays as it is."""
+        """Return whether each element is a window, so that the axis stays as it is."""
         return self.is_plain and self.kernel == 1
 
     @property
     def is_ragged(self) -> bool:
-        """Whether some windows are shorter than others."""
+        """Return whether some windows are shorter than others."""
         return bool((self.counts != self.kernel).any())
 
     @property
