@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from intact.graph import Value
+from intact.graph.ops import CONVOLUTIONS, RECURRENT
 from intact.placement.activations import activation_behind
 from intact.placement.log_products import before_logarithms
 from intact.placement.placement_graph import Op, Reader, View, may_be_float
@@ -17,8 +18,11 @@ from intact.processes import cached_property
 Kind = Literal["multiplies", "projects", "joins", "computes", "moves"]
 
 
-WIDE = "it reads float64, which no integer layer does: make model and data float32, as `module.float()` does"
-"""Reason for layers and tensors in float64."""
+WIDE = (
+    "it reads float64, for which ONNX Runtime has no such layer: make model and data float32, as "
+    "`module.float()` does"
+)
+"""Reason for convolutions and recurrent layers in float64; products of float64 run everywhere."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,13 @@ class Context:
 
 
 def not_float(op: Op, inputs: tuple[int, ...]) -> Kept | None:
-    """Return why integers, and float64, are not quantized."""
+    """Return why integers are not quantized, and what no runtime has in float64."""
     for index in inputs:
         value = op.inputs[index]
         if not may_be_float(value):
             kind = value.dtype.name.lower() if value is not None and value.dtype is not None else "nothing"
             return Kept(f"input {index} holds {kind}, not floats")
-        if value is not None and value.dtype is not None and value.dtype.name == "DOUBLE":
+        is_double = value is not None and value.dtype is not None and value.dtype.name == "DOUBLE"
+        if is_double and op.op_type in CONVOLUTIONS | RECURRENT:
             return Kept(WIDE)
     return None

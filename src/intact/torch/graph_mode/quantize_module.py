@@ -276,7 +276,9 @@ def _descriptor(name: str, symmetric: bool) -> QuantDescriptor:
 
 
 def _why_too_wide(module: nn.Module) -> str:
-    """Return why the layer `module` stays in float; "" where its parameters are of a type to quantize."""
+    """Return why a convolution or recurrent layer in float64 stays in float; "" for others."""
+    if not isinstance(module, nn.modules.conv._ConvNd | nn.RNNBase | nn.RNNCellBase):
+        return ""
     return WIDE if any(x.dtype == torch.float64 for x in module.parameters(recurse=False)) else ""
 
 
