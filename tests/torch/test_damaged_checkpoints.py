@@ -104,7 +104,7 @@ def test_tensors_and_document_of_a_checkpoint_are_sealed(tmp_path: Path) -> None
     with pytest.raises(FileFormatError, match="does not match its checksum"):
         read(path)
     document = json.loads(metadata["intact.checkpoint"])
-    document["modules"] = {}
+    document["document"]["modules"] = {}
     save_file(tensors, path, metadata | {"intact.checkpoint": json.dumps(document)})
     with pytest.raises(FileFormatError, match="does not match its checksum"):
         read(path)

@@ -19,7 +19,8 @@ from intact.torch.private_torch import pytree
 
 __all__ = ["digest_of_state", "read_sealed", "write_sealed"]
 
-_DIGEST = f"intact.{DIGEST}"
+_CONTENT = "document"
+"""Beside the digest under one key of the metadata: safetensors writes several keys in any order."""
 
 
 def write_sealed(
@@ -35,9 +36,9 @@ def write_sealed(
     Raises:
         FileAccessError: It cannot be written.
     """
-    text = json.dumps(document)
-    metadata = {key: text, _DIGEST: _digest_of_tensors(json.loads(text), tensors)}
-    data = save(dict(tensors), metadata=metadata)
+    plain = json.loads(json.dumps(document))
+    sealed = {DIGEST: _digest_of_tensors(plain, tensors), _CONTENT: plain}
+    data = save(dict(tensors), metadata={key: json.dumps(sealed)})
     with replacing(path) as file:
         file.write(data)
 
@@ -58,9 +59,11 @@ def read_sealed(path: str | os.PathLike[str], key: str) -> tuple[Any, dict[str, 
         document = json.loads(metadata[key])
     except (SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
-    if _DIGEST in metadata and metadata[_DIGEST] != _digest_of_tensors(document, tensors):
+    if not (isinstance(document, dict) and document.keys() == {DIGEST, _CONTENT}):
+        return document, tensors
+    if document[DIGEST] != _digest_of_tensors(document[_CONTENT], tensors):
         raise ValueError("content that does not match its checksum")
-    return document, tensors
+    return document[_CONTENT], tensors
 
 
 def digest_of_state(state: Mapping[str, Any]) -> str:

@@ -102,7 +102,7 @@ def watch_weight(quantizer: TensorQuantizer, weight: Tensor, quantized: Tensor) 
     if turned is not None:
         quantizer._watched = turned
         return
-    range_key = quantizer.format, float(quantizer._amax.sum())
+    range_key = quantizer.format, float(quantizer._amax.detach().sum())
     error = _relative_error(weight, quantized)
     before = error if watched is None or watched.range_key != range_key else watched.error
     is_worse = error > max(_GROWTH * before, _LEAST_ERROR)
