@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +37,7 @@ def activation_behind(view: View, profile: Profile, value: Value) -> Activation 
     if composed is not None and composed.label in profile.activations:
         return composed
     if len(readers) == 1 and is_function(view, op) and op.op_type in profile.activations:
-        return Activation((op,), book.display_name(op.node), op.outputs[0])
+        return Activation((op,), op.display_name, op.outputs[0])
     return None
 
 
@@ -53,31 +56,58 @@ def _match_composition(view: View, value: Value) -> Activation | None:
     Silu: ``x -> Sigmoid -> Mul(x, .)``; Gelu: ``x -> Div -> Erf -> Add -> Mul(x, .) -> Mul``; and their kind,
     in whatever order of operands and constants an exporter writes them.
     """
-    inside, ops = {value}, list[Op]()
-    results: dict[Value, NDArray | float] = {value: _SAMPLES}
+    inside, ops = {value: 0}, list[Op]()
+    steps: tuple[_Step, ...] = ()
     best: Activation | None = None
     while len(ops) < MOST_NODES and (op := _next(view, inside, ops)) is not None:
         output = op.outputs[0]
         ops.append(op)
-        inside.add(output)
         inputs = [v for v in op.inputs if v is not None]
-        if tuple(inputs) != tuple(op.inputs[: len(inputs)]):
+        if tuple(inputs) != op.inputs[: len(inputs)] or op.record is None:
             break  # an operand in the middle is left out
-        operands = [_operand(view, results, v) for v in inputs]
-        if op.op_type in ("Clip", "Relu") and not _cuts(op, operands):
+        steps = *steps, (op.record, tuple(_operand(view, inside, v) for v in inputs))
+        inside[output] = len(ops)
+        if _values_after(steps) is None:
             break
-        with np.errstate(all="ignore"):
-            result = book.curve(op.node, *operands)
-        if result is None:
-            break  # it lacks an operand, and no engine will run it
-        results[output] = result
         leads_out = len(ops) > 1 and _exits(view, inside, ops) == {output}
-        if leads_out and (label := _name(results[output])) is not None:
+        if leads_out and (label := _label_of(steps)) is not None:
             best = Activation(tuple(ops), label, output)
     return best
 
 
-def _next(view: View, inside: set[Value], ops: list[Op]) -> Op | None:
+_Step = tuple[book.Operator, tuple[int | bytes, ...]]
+"""An operator and its operands: the number of the step that makes it, 0 for the input, or a float's bytes.
+
+Bytes, because 0.0 equals -0.0, by which a division makes something else.
+"""
+
+
+@lru_cache(maxsize=1024)  # models repeat their activations: layers ask again and again
+def _values_after(steps: tuple[_Step, ...]) -> tuple[NDArray | float, ...] | None:
+    """Return what the samples are in front of the steps and behind each one.
+
+    None where the last step lacks an operand, so that no engine will run it, or has a bound that no sample
+    reaches, so that it would be forgotten.
+    """
+    *before, (operator, keys) = steps
+    values = _values_after(tuple(before)) if before else (_SAMPLES,)
+    if values is None:
+        return None
+    operands = [values[key] if isinstance(key, int) else _DOUBLE.unpack(key)[0] for key in keys]
+    if isinstance(operator, (book.Clip, book.Relu)) and not _cuts(operator, operands):
+        return None
+    with np.errstate(all="ignore"):
+        result = book.curve_of(operator, *operands)
+    return None if result is None else (*values, result)
+
+
+@lru_cache(maxsize=1024)
+def _label_of(steps: tuple[_Step, ...]) -> str | None:
+    values = _values_after(steps)
+    return None if values is None else _name(values[-1])
+
+
+def _next(view: View, inside: Mapping[Value, int], ops: list[Op]) -> Op | None:
     candidates = {
         op: None for value in inside for op, _ in view.readers(value)
         if op not in ops and op.domain == "" and op.op_type in _WRITTEN_WITH and len(op.outputs) == 1
@@ -86,7 +116,7 @@ def _next(view: View, inside: set[Value], ops: list[Op]) -> Op | None:
     return min(candidates, key=view.position, default=None)
 
 
-def _exits(view: View, inside: set[Value], ops: list[Op]) -> set[Value]:
+def _exits(view: View, inside: Mapping[Value, int], ops: list[Op]) -> set[Value]:
     return {
         value for value in inside
         if view.is_output(value) or value in view.read_by_subgraphs or not view.readers(value)
@@ -106,6 +136,7 @@ _WRITTEN_WITH = frozenset({"Add", "Div", "Mul", "Pow", "Sub"}) | {
 }
 """The operators that exporters write activations with."""
 
+_DOUBLE = Struct("d")
 _FAR = np.array([12.0, 20.0, 50.0, 100.0, 300.0])
 _SAMPLES = np.concatenate([-_FAR[::-1], np.linspace(-8.0, 8.0, 161), _FAR])
 _ENDLESS = 1e30
@@ -129,21 +160,21 @@ def _name(got: NDArray | float) -> str | None:
     return next((name for name, is_same in zip(_KNOWN, same, strict=True) if is_same), None)
 
 
-def _cuts(op: Op, operands: list[NDArray | float]) -> bool:
+def _cuts(operator: book.Operator, operands: list[NDArray | float]) -> bool:
     """Return whether the samples reach each end of a bound: one that they do not would be forgotten."""
     x, *rest = operands
     if any(np.size(operand) != 1 for operand in rest):
         return False
-    ends = book.curve(op.node, np.array([-_ENDLESS, _ENDLESS]), *rest)
+    ends = book.curve_of(operator, np.array([-_ENDLESS, _ENDLESS]), *rest)
     if ends is None:
         return False
     low, high = ends
     return bool((low == -_ENDLESS or np.min(x) < low) and (high == _ENDLESS or np.max(x) > high))
 
 
-def _operand(view: View, results: dict[Value, NDArray | float], value: Value) -> NDArray | float:
-    if value in results:
-        return results[value]
+def _operand(view: View, inside: Mapping[Value, int], value: Value) -> int | bytes:
+    if value in inside:
+        return inside[value]
     scalar = _scalar(view, value)
     assert scalar is not None, "_next takes only ops whose other inputs are one number"
-    return scalar
+    return _DOUBLE.pack(scalar)

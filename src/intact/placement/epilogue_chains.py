@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from intact.graph import Value
-from intact.graph.ops import CONVOLUTIONS, BatchNormalization, display_name
+from intact.graph.ops import CONVOLUTIONS, BatchNormalization
 from intact.placement.activations import Activation, activation_behind
 from intact.placement.placement_graph import Op, Reader, View, shape_of
 from intact.placement.profiles import Profile
@@ -47,9 +47,9 @@ class Chain:
     def fusion(self) -> Fusion:
         """The same by the names of nodes, which hold in any copy of the graph."""
         return Fusion(
-            display_name(self.root.node),
+            self.root.display_name,
             self.root.name,
-            tuple((display_name(op.node), op.name) for op in self.affine),
+            tuple((op.display_name, op.name) for op in self.affine),
             "" if self.residual is None else self.residual[0].name,
             "" if self.activation is None else self.activation.label,
             () if self.activation is None else tuple(op.name for op in self.activation.ops),

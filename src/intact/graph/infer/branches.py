@@ -225,9 +225,12 @@ def deciding_inputs(model: ir.Model) -> list[str]:
 
     A sample rate is such an input, or whether there is a cache.
     """
+    ifs = list(_ifs(model.graph))
+    if not ifs:
+        return []
     inputs: dict[ir.Value, None] = {}
     constants = Constants(model.graph)
-    for node in _ifs(model.graph):
+    for node in ifs:
         read = _sources(node.inputs[0], constants)
         if read is not None:
             inputs |= dict.fromkeys(read)

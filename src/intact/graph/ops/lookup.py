@@ -119,7 +119,12 @@ def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None
     None where no record says, or where the node has not the operands that its operator needs.
     """
     record = read(node)
-    if record is None or record.curve is None:
+    return None if record is None else curve_of(record, *operands)
+
+
+def curve_of(record: Operator, *operands: NDArray[Any] | float) -> NDArray[Any] | None:
+    """Compute an operator as `curve` computes its node."""
+    if record.curve is None:
         return None
     fewest, most = _operand_counts(type(record))  # type: ignore[arg-type]  # classes are hashable
     return record.curve(*operands) if fewest <= len(operands) <= most else None

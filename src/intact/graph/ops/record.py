@@ -80,6 +80,8 @@ class Operator:
             FileFormatError: An attribute is of another type; names the node.
         """
         node_attributes = node.attributes
+        if not node_attributes.data:
+            return _defaults(cls)  # type: ignore[arg-type, return-value]  # classes are hashable
         readers = _readers(cls)  # type: ignore[arg-type]  # classes are hashable
         return cls(**{name: read(node) for name, read in readers.items() if name in node_attributes})
 
@@ -118,6 +120,12 @@ _READERS: Mapping[Any, tuple[Callable[..., Any], Any]] = {
     tuple[str, ...]: (attributes.texts, ()),
     tuple[float, ...]: (attributes.floatings, ()),
 }
+
+
+@cache
+def _defaults(record: Callable[[], Operator]) -> Operator:
+    """Return a record without attributes, which all nodes without any share: it never changes."""
+    return record()
 
 
 @cache

@@ -208,4 +208,13 @@ def run_stages(model: ir.Model, stages: Iterable[Stage]) -> list[Note]:
     Returns:
         What they did, one note for a node.
     """
-    return [note for stage in stages for note in stage(model)]
+    notes, op_types = list[Note](), set[str]()
+    for stage in stages:
+        if isinstance(stage, Rewrite) and stage.operators:
+            # Most rewrites find nothing: those in a row share one look at the graph.
+            op_types = op_types or {node.op_type for node in model.graph}
+            if op_types.isdisjoint(stage.operators):
+                continue
+        notes += stage(model)
+        op_types = set()
+    return notes

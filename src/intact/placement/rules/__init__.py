@@ -5,6 +5,8 @@ A new rule is a file with a `RULE`, and one line here.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from intact.placement.rules import (
     elementwise,
     function_tables,
@@ -32,9 +34,10 @@ RULES: tuple[Rule, ...] = (
 """Asked in this order; the first that applies decides."""
 
 
-def rules_of(op_type: str, domain: str) -> list[Rule]:
+@lru_cache(maxsize=1024)  # files name operators as they like
+def rules_of(op_type: str, domain: str) -> tuple[Rule, ...]:
     """Return the rules that are asked about an operator."""
-    return [rule for rule in RULES if domain == "" and op_type in rule.op_types]
+    return tuple(rule for rule in RULES if domain == "" and op_type in rule.op_types)
 
 
 __all__ = ["Context", "Int8", "RULES", "Rule", "rules_of"]

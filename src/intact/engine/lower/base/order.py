@@ -269,6 +269,8 @@ def values_read(node: Node) -> list[Value]:
 def _captures(node: Node) -> list[Value]:
     """Return the values of the main graph that the subgraphs of `node` read."""
     graphs = ops.subgraphs(node)
+    if not graphs:
+        return []
     inner = {n for g in graphs for n in g.all_nodes()}
     own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
     own |= {v for g in graphs for s in g.subgraphs() for v in (*s.inputs, *s.initializers.values())}

@@ -143,7 +143,9 @@ def _names_of(record: object) -> _Names:
 
 
 def rename_tensors(record: Any, names: Mapping[str, str]) -> Any:
-    """Copy a record with its tensors and constants renamed, where `names` has them."""
+    """Copy a record with its tensors and constants renamed, where `names` has them; else return it itself."""
+    if names.keys().isdisjoint(name for name, _ in names_with_roles(record)):
+        return record
     changes: dict[str, Any] = {}
     for entry in fields_of(record):
         value = getattr(record, entry.name)
