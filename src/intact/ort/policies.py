@@ -40,6 +40,8 @@ class Policy:
         cache_bytes: The bound of that folder.
         memory: Bytes of inputs and outputs that are kept for each model until it is quantized.
         isolate: Quantize in a process of its own. False: in a thread, where programs cannot start processes.
+        trial_seconds: After so long, quantizing ends and the model stays in float; None: by the model's size
+            and the time of its runs, between 2 minutes and an hour.
         verbose: Write a line for each model to standard error when the program ends.
         clock: Seconds, for the costs of watching.
     """
@@ -55,6 +57,7 @@ class Policy:
     cache_bytes: int = 2 << 30
     memory: int = 128 << 20
     isolate: bool = True
+    trial_seconds: float | None = None
     verbose: bool = False
     clock: Callable[[], float] = time.perf_counter
 
@@ -65,8 +68,10 @@ class Policy:
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise QuantValueError(name, repr(number)[:60], "a whole number of 1 or more", "correct it")
-        for name in ("accuracy", "speed", "agreement"):
+        for name in ("accuracy", "speed", "agreement", "trial_seconds"):
             number = getattr(self, name)
+            if name == "trial_seconds" and number is None:
+                continue
             if isinstance(number, bool) or not isinstance(number, int | float) or number != number:
                 raise QuantValueError(name, repr(number)[:60], "a number", "correct it")
         if self.metric is not None and not callable(self.metric):
@@ -83,6 +88,11 @@ class Policy:
         return (Path(base) if base else Path.home() / ".cache") / "intact" / "ort"
 
     @property
+    def gate_name(self) -> str:
+        """The demands on outputs, in words."""
+        return f"{self.accuracy:g} by {self.metric_name}, {self.agreement:g} of largest scores"
+
+    @property
     def metric_name(self) -> str:
         """The name of what compares outputs."""
         return "decibels" if self.metric is None else getattr(self.metric, "__qualname__", "metric")
@@ -90,7 +100,7 @@ class Policy:
 
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "accuracy": float, "agreement": float, "speed": float, "watch": int, "mode": str, "guard": int,
-    "cache": str, "cache_bytes": int, "memory": int,
+    "cache": str, "cache_bytes": int, "memory": int, "trial_seconds": float,
     "isolate": lambda text: text.lower() not in ("0", "no", "off", "false"),
 }  # fmt: skip
 """Readers of variables of the environment: `INTACT_ORT_` and the name in upper case."""

@@ -24,7 +24,7 @@ from intact.ort.trials.candidates import describe_error
 from intact.ort.trials.engine_results import TrialResult, load_result, meets
 from intact.ort.trials.guard import Guard, GuardedRun
 from intact.ort.trials.model_trial import ModelTrial
-from intact.ort.trials.samples import SampleStore
+from intact.ort.trials.samples import SampleStore, checksum_of
 from intact.processes import renew_in_child
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class ServedModel:
         self.record = ModelRecord(file=str(identity.path or ""), program=program_name())
         self._engine: Engine | None = None
         self._samples: SampleStore | None = None
+        self._tried_samples: SampleStore | None = None
+        self._known_inputs: frozenset[str] = frozenset()
         self._guard = Guard(rules, rules.accuracy)
         self._key: str | None = None
         self._errors_in_a_row = 0
@@ -74,7 +76,7 @@ class ServedModel:
         self._begin()
 
     def _renew(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._save_lock = threading.Lock(), threading.Lock()
         self._runs, self._engine_runs = itertools.count(1), itertools.count(1)
         self._last, self._saved = dict.fromkeys(COUNTS, 0), dict.fromkeys(COUNTS, 0)
 
@@ -113,8 +115,18 @@ class ServedModel:
     def watch(self) -> None:
         """Look at the program's inputs and outputs from now on."""
         count = min(_CODED_WATCH, self.rules.watch) if self.identity.has_codes else self.rules.watch
-        self._samples = SampleStore(count, self.rules.memory)
+        self._samples = self._tried_samples or SampleStore(count, self.rules.memory)
+        self._samples.go_on()
         self.record.state, self.record.why = "watching", ""
+
+    def _watch_again(self) -> None:
+        """Go back to float and look at more inputs: a program that repeated its inputs has a new one."""
+        with self._lock:
+            if self._engine is None:
+                return
+            self._engine = None
+            self._has_news = True
+            self.watch()
 
     def _resume(self, record: ModelRecord) -> bool:
         """Go on where an earlier program ended; return False where the model has to be watched."""
@@ -128,6 +140,8 @@ class ServedModel:
             return True
         else:
             self.record.tries = record.tries
+            if record.gate == self.rules.gate_name:
+                self.record.ruled_out, self.record.gate = record.ruled_out, record.gate
         return False
 
     def run(self, session: Any, output_names: Any, feed: Any, options: Any) -> Any:
@@ -181,6 +195,7 @@ class ServedModel:
 
     def _try(self, samples: SampleStore) -> None:
         self.record.state, self.record.why = "trying", ""
+        self._tried_samples = samples
         trial = ModelTrial(self, samples)
         if not background.submit("trial", trial.run):
             self.stay_float("the program is ending, or is the child of a fork")
@@ -195,8 +210,13 @@ class ServedModel:
         if arrays is None or not is_known or not self._are_finite(arrays):
             self._last["declined_runs"] += 1
             return None
+        if self._known_inputs and f"{checksum_of(arrays):08x}" not in self._known_inputs:
+            self._watch_again()
+            return None
+        begin = self.rules.clock()
         try:
             outputs = engine.run(arrays)
+            end = self.rules.clock()
             results = [outputs[name] for name in names]
         except Exception as error:  # the program never sees an error that is not ONNX Runtime's
             self._note_error(error)
@@ -207,6 +227,7 @@ class ServedModel:
             run = GuardedRun(
                 {name: np.array(array) for name, array in arrays.items()},
                 {name: np.array(array) for name, array in zip(names, results, strict=True)},
+                end - begin,
             )
             background.submit("check", partial(self._check, ref(session), run))
         return results
@@ -227,16 +248,20 @@ class ServedModel:
             return
         begin = self.rules.clock()
         reference = self._float_run(alive, list(run.outputs), dict(run.inputs), None)
-        self._guard.note_seconds(self.rules.clock() - begin)
+        self._guard.note_seconds(run, self.rules.clock() - begin)
         self._last["guard_runs"] += 1
-        why = self._guard.check(run, dict(zip(run.outputs, reference, strict=True)))
-        if why:
-            self.record.is_rejected = True
-            self.stay_float(
-                f"the guard went back: {why}", "quantize with data like these, or ask for less accuracy"
-            )
-            self.cache.remove_plan(self.key)
-            self.save_record()
+        self.record.guard_speedup = self._guard.speedup
+        if why := self._guard.check(run, dict(zip(run.outputs, reference, strict=True))):
+            self._reject(why, "quantize with data like these, or ask for less accuracy")
+        elif why := self._guard.check_speed():
+            self._reject(why, "remove its record from the cache folder to try again")
+
+    def _reject(self, why: str, help: str) -> None:
+        """Go back to float for good."""
+        self.record.is_rejected = True
+        self.stay_float(f"the guard went back: {why}", help)
+        self.cache.remove_plan(self.key)
+        self.save_record()
 
     def _note_error(self, error: Exception) -> None:
         self._last["errors"] += 1
@@ -252,6 +277,9 @@ class ServedModel:
         self.record.runs_until_engine = self._last["runs"]
         decibels = self.record.decibels
         self._guard = Guard(self.rules, self.rules.accuracy if decibels is None else decibels)
+        self._known_inputs = frozenset(self.record.known_inputs)
+        if not self._known_inputs:
+            self._tried_samples = None
         if result.outputs:
             self._has_news = True
             self._verified_outputs = frozenset(result.outputs)
@@ -263,7 +291,7 @@ class ServedModel:
 
     def stay_float(self, why: str, help: str = "") -> None:
         """Leave all runs to ONNX Runtime from now on."""
-        self._engine = self._samples = None
+        self._engine = self._samples = self._tried_samples = None
         self._has_news = True
         self.record.state, self.record.why, self.record.help = "float", why, help
 
@@ -285,34 +313,33 @@ class ServedModel:
 
         What an earlier program has learned stays where this one has learned nothing.
         """
-        record, counts = self.current_record(), dict(self._last)
-        before = self.cache.read(self.key)
-        if before is not None:
-            if not self._has_news:
-                record = replace(
-                    before, program=record.program, last_error=record.last_error or before.last_error
-                )
-            for name in COUNTS:
-                setattr(record, name, getattr(before, name) + counts[name] - self._saved[name])
-        failure = self.cache.write(self.key, record)
-        if not failure:
-            self._saved = counts
-        return failure
+        with self._save_lock:
+            counts = dict(self._last)
+            failure = self.cache.update(self.key, partial(self._merge, counts))
+            if not failure:
+                self._saved = counts
+            return failure
+
+    def _merge(self, counts: Mapping[str, int], before: ModelRecord | None) -> ModelRecord:
+        """Return what is to be remembered in the place of `before`."""
+        record = self.current_record()
+        if before is not None and not self._has_news:
+            is_open = before.state in ("watching", "trying") and self.record.ruled_out
+            progress = self.record if is_open else before
+            record = replace(
+                before, program=record.program, last_error=record.last_error or before.last_error,
+                ruled_out=progress.ruled_out, gate=progress.gate,
+            )  # fmt: skip
+        for name in COUNTS:
+            earlier = 0 if before is None else getattr(before, name)
+            setattr(record, name, earlier + counts[name] - self._saved[name])
+        return record
 
 
 _FOUND = (
-    "state",
-    "why",
-    "help",
-    "candidate",
-    "metric",
-    "decibels",
-    "agreement",
-    "speedup",
-    "in_float",
-    "infinite_inputs",
-    "tries",
-)
+    "state", "why", "help", "candidate", "metric", "decibels", "agreement", "speedup", "guard_speedup",
+    "in_float", "infinite_inputs", "tries", "inputs", "known_inputs", "ruled_out", "gate",
+)  # fmt: skip
 
 
 def _findings(record: ModelRecord) -> dict[str, Any]:

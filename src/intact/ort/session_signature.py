@@ -18,6 +18,9 @@ _DTYPES = {
     }.items()
 }  # fmt: skip
 CPU_PROVIDER = "CPUExecutionProvider"
+_REMOTE_PROVIDER = "AzureExecutionProvider"
+"""It takes nodes that call a service, and leaves the rest to the next one. Wheels for processors list it
+first among the available ones, so that programs which pass these have it."""
 
 altered_options: WeakSet[Any] = WeakSet()
 """Session options that got initializers from the program's memory: the file is not what runs."""
@@ -90,7 +93,7 @@ def _array_of_list(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any] | No
 
 def signature_of(session: Any) -> SessionSignature | str:
     """Return the signature of a session of ONNX Runtime; where its runs have to stay there, why."""
-    providers = session.get_providers()
+    providers = [name for name in session.get_providers() if name != _REMOTE_PROVIDER]
     if providers[:1] != [CPU_PROVIDER]:
         return f"it runs on {providers[0] if providers else 'no provider'}"
     options = session.get_session_options()

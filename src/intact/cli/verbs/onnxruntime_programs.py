@@ -97,11 +97,12 @@ def _row(record: ModelRecord) -> tuple[str, ...]:
 
 
 def _explain(record: ModelRecord) -> None:
-    from intact.ort.records import counts_of, name_of
+    from intact.ort.records import counts_of, name_of, text_of_repeats
 
     name = name_of(record)
     lines = [record.why, record.help and f"what would help: {record.help}"]
     lines += [f"in float: {line}" for line in record.in_float]
+    lines += [text_of_repeats(record)]
     lines += [f"{count} runs: {label}" for count, label in counts_of(record) if count]
     lines += [f"last error: {record.last_error}"] if record.last_error else []
     for line in filter(None, lines):

@@ -39,11 +39,23 @@ def figures_of(record: ModelRecord) -> list[str]:
     words = []
     if record.speedup is not None:
         words.append(f"{record.speedup:.2f} times as fast")
+    if record.guard_speedup is not None:
+        words.append(f"{record.guard_speedup:.2f} times in guarded runs")
     if record.candidate:
         words.append("equal outputs" if record.decibels is None else figure_of_metric(record))
     if record.agreement is not None:
         words.append(f"{record.agreement:.2%} of largest scores equal")
+    if record.known_inputs:
+        words.append(text_of_repeats(record))
     return words
+
+
+def text_of_repeats(record: ModelRecord) -> str:
+    """Return what the gate saw of a program that repeats its inputs, in words; "" for other programs."""
+    if not record.known_inputs:
+        return ""
+    seen = "one input" if record.inputs == 1 else f"{record.inputs} inputs"
+    return f"measured on {seen} that the program repeats; others are answered in float"
 
 
 def figure_of_metric(record: ModelRecord) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -16,8 +16,9 @@ from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError
 
 FORMAT = 1
-_PLAN, _RECORD, _LOCK = ".plan", ".json", ".lock"
+_PLAN, _RECORD, _LOCK, _UPDATE = ".plan", ".json", ".lock", ".update"
 _MOST_RECORD = 1 << 20
+_POLL_SECONDS, _MOST_POLLS = 0.01, 500
 
 
 @dataclass
@@ -35,8 +36,13 @@ class ModelRecord:
         decibels: Of the worst output.
         agreement: The least share of equal largest scores; None where no output holds scores.
         speedup: ONNX Runtime's time divided by the engine's.
+        guard_speedup: The same in the program's own runs, the median of guarded ones; None: too few.
+        inputs: Different inputs that were seen before it was quantized.
+        known_inputs: Checksums of the inputs of a program that repeats them: others are answered in float.
         in_float: Layers in float, and why.
         infinite_inputs: Inputs that have had NaN or infinities in float, such as masks.
+        ruled_out: Candidates that missed the gate before the program ended, each with the reason.
+        gate: The policy that they missed.
         runs, engine_runs: All runs of programs that have ended, and those that the engine answered.
         declined_runs: Runs whose inputs the engine cannot take, after the swap.
         errors: Errors of the engine, which ONNX Runtime answered.
@@ -58,6 +64,11 @@ class ModelRecord:
     decibels: float | None = None
     agreement: float | None = None
     speedup: float | None = None
+    guard_speedup: float | None = None
+    inputs: int = 0
+    known_inputs: list[str] = field(default_factory=list)
+    ruled_out: list[str] = field(default_factory=list)
+    gate: str = ""
     in_float: list[str] = field(default_factory=list)
     infinite_inputs: list[str] = field(default_factory=list)
     runs: int = 0
@@ -118,13 +129,25 @@ class ResultCache:
         records = [record for path in paths if (record := _read_record(path)) is not None]
         return sorted(records, key=lambda record: -record.updated)
 
-    def write(self, key: str, record: ModelRecord) -> str:
-        """Write a record; return why the system refuses it, "" where it does not."""
-        record.updated = time.time()
+    def update(self, key: str, change: Callable[[ModelRecord | None], ModelRecord]) -> str:
+        """Write the record that `change` makes of the one that is there; return why the system refuses it.
+
+        Processes that do so at once come one after the other, so that no count is lost.
+
+        Args:
+            key: The model's.
+            change: Takes the record, None where there is none that can be read.
+
+        Returns:
+            "" where it was written.
+        """
         try:
             self.prepare()
-            with replacing(self.folder / f"{key}{_RECORD}") as file:
-                file.write(json.dumps({"format": FORMAT, **asdict(record)}, indent=1).encode())
+            with self._turn(key):
+                record = change(self.read(key))
+                record.updated = time.time()
+                with replacing(self.folder / f"{key}{_RECORD}") as file:
+                    file.write(json.dumps({"format": FORMAT, **asdict(record)}, indent=1).encode())
         except (OSError, IntactError) as error:
             return str(error)
         return ""
@@ -169,13 +192,28 @@ class ResultCache:
         """
         descriptor: int | None = -1
         try:
-            descriptor = self._try_lock(key)
+            descriptor = self._lock_file(f"{key}{_LOCK}")
             yield descriptor is not None
         finally:
             if descriptor is not None and descriptor >= 0:
                 os.close(descriptor)
 
-    def _try_lock(self, key: str) -> int | None:
+    @contextmanager
+    def _turn(self, key: str) -> Iterator[None]:
+        """Wait until no other process reads and writes a record, but not for one that hangs."""
+        descriptor = self._lock_file(f"{key}{_UPDATE}")
+        for _ in range(_MOST_POLLS):
+            if descriptor is not None:
+                break
+            time.sleep(_POLL_SECONDS)
+            descriptor = self._lock_file(f"{key}{_UPDATE}")
+        try:
+            yield
+        finally:
+            if descriptor is not None and descriptor >= 0:
+                os.close(descriptor)
+
+    def _lock_file(self, name: str) -> int | None:
         """Return a descriptor that holds the lock; -1: there are no locks; None: another process has it."""
         try:
             import fcntl
@@ -184,7 +222,7 @@ class ResultCache:
         try:
             self.prepare()
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self.folder / f"{key}{_LOCK}", flags, 0o600)
+            descriptor = os.open(self.folder / name, flags, 0o600)
         except OSError:
             return -1
         try:

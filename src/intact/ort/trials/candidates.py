@@ -37,6 +37,7 @@ class TrialJob:
         output_names: In the session's order.
         new_shape_share: The share of the program's runs whose shapes come for the first time.
         is_timed: Whether speed decides; else nothing is timed.
+        ruled_out: Names of candidates that are left out.
     """
 
     source: str | bytes
@@ -48,6 +49,7 @@ class TrialJob:
     output_names: Sequence[str]
     new_shape_share: float = 0.0
     is_timed: bool = True
+    ruled_out: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ def candidates(job: TrialJob) -> Iterator[Candidate]:
             "int8 weights in blocks, inputs quantized in each run": partial(_in_blocks, job),
         }
     for name, quantize in ways.items():
+        if name in job.ruled_out:
+            continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from statistics import median
 
 from intact.ort.policies import Policy
 from intact.ort.trials.gate import Arrays, OutputErrors, Verdict, compare_outputs
@@ -16,6 +17,8 @@ _WINDOW_SLACK_DB = 1.5
 _RUN_SLACK_DB = 6.0
 """Decibels that one run alone may miss it by."""
 _LONG_SECONDS = 0.25
+_SLOWNESS = 1.05
+"""The engine's time relative to ONNX Runtime's, the median of a full window, from which on it is slower."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +27,12 @@ class GuardedRun:
 
     Attributes:
         inputs, outputs: Arrays by name.
+        seconds: The time that the program waited for it.
     """
 
     inputs: Arrays
     outputs: Arrays
+    seconds: float = 0.0
 
 
 class Guard:
@@ -47,6 +52,7 @@ class Guard:
         self._longest_gap = rules.guard
         self._window: deque[dict[str, OutputErrors]] = deque(maxlen=WINDOW)
         self._metrics: deque[float] = deque(maxlen=WINDOW)
+        self._ratios: deque[float] = deque(maxlen=WINDOW)
 
     def is_due(self, number: int) -> bool:
         """Return whether this run of the engine, counted from 1, is to be computed in float, too."""
@@ -56,9 +62,29 @@ class Guard:
         self._gap = min(2 * self._gap, self._longest_gap)
         return True
 
-    def note_seconds(self, seconds: float) -> None:
-        """Guard less often where a run in float takes long."""
+    def note_seconds(self, run: GuardedRun, seconds: float) -> None:
+        """Compare the time of a run with that in float; guard less often where the latter is long."""
         self._longest_gap = int(self._rules.guard * min(10.0, max(1.0, seconds / _LONG_SECONDS)))
+        if self._rules.speed > 0 and seconds > 0:
+            self._ratios.append(run.seconds / seconds)
+
+    @property
+    def speedup(self) -> float | None:
+        """ONNX Runtime's time divided by the engine's, the median of guarded runs; None: too few so far."""
+        if len(self._ratios) < WINDOW:
+            return None
+        return round(1 / max(median(self._ratios), 1e-9), 4)
+
+    def check_speed(self) -> str:
+        """Return why the engine has to go where it is slower than ONNX Runtime, "" where it may stay.
+
+        The program waited for the engine's runs, while those in float had the lowest priority: what takes
+        the machine's cores away makes float look slower, so that it never sends a fast engine away.
+        """
+        speedup = self.speedup
+        if speedup is None or speedup * _SLOWNESS >= 1:
+            return ""
+        return f"{speedup:.2f} times as fast as ONNX Runtime in the program's own runs"
 
     def check(self, run: GuardedRun, reference: Arrays) -> str:
         """Compare a run with float; return why the engine has to go, "" where it may stay."""

@@ -22,9 +22,14 @@ from intact.ort.trials.candidates import TrialJob, describe_error
 from intact.ort.trials.engine_results import TrialResult, least_speed, load_result, meets
 from intact.ort.trials.gate import Verdict, compare_outputs
 from intact.ort.trials.samples import RunSample, SampleStore, split_holdout
-from intact.ort.trials.trial import CandidateReport, ProcessTrial, RunningTrial, start_trial
+from intact.ort.trials.trial import CandidateReport, ProcessTrial, RunningTrial, TimeLimit, start_trial
 
 _POLL_SECONDS = 1.0
+_LEAST_SECONDS, _MOST_SECONDS = 120.0, 3600.0
+_SECONDS_PER_BYTE = 10 / (1 << 20)
+_MOST_REASON = 2000
+_RUNS_PER_TRIAL = 10_000
+"""A trial computes all samples several times, in reference arithmetic that is far slower than a run."""
 
 
 @dataclass
@@ -34,10 +39,12 @@ class _Findings:
     Attributes:
         record: Of the best one.
         reasons: Why none was taken.
+        ruled_out: Those of candidates that are not close enough, or have no engine.
     """
 
     record: ModelRecord
     reasons: list[str] = field(default_factory=list)
+    ruled_out: list[str] = field(default_factory=list)
 
 
 class TrialOwner(Protocol):
@@ -108,6 +115,8 @@ class ModelTrial:
             return False
         if not meets(record, model.rules, model.identity.has_codes):
             return False
+        if record.known_inputs and not self._checksums().issubset(record.known_inputs):
+            return False
         result = load_result(model.cache, model.key, record, model.signature.threads)
         if result is None:
             return False
@@ -124,10 +133,23 @@ class ModelTrial:
             return
         with start_trial(self._job(), model.rules.isolate) as trial:
             background.stop_later(trial.stop)
+            limit = TimeLimit(trial, self._most_seconds())
             try:
-                self._choose(trial)
+                self._choose(trial, limit)
             finally:
+                limit.cancel()
                 background.forget(trial.stop)
+
+    def _most_seconds(self) -> float:
+        """Return the time that the trial may take: by the model's size and the time of its runs."""
+        rules, nbytes = self._model.rules, self._model.identity.nbytes
+        if rules.trial_seconds is not None:
+            return max(0.0, rules.trial_seconds)
+        seconds = _SECONDS_PER_BYTE * nbytes + _RUNS_PER_TRIAL * self._samples.mean_seconds
+        return min(_MOST_SECONDS, _LEAST_SECONDS + seconds)
+
+    def _checksums(self) -> set[str]:
+        return {f"{checksum:08x}" for checksum in self._samples.checksums}
 
     def _job(self) -> TrialJob:
         model = self._model
@@ -137,31 +159,63 @@ class ModelTrial:
             source, signature.threads, signature.level, identity.has_codes,
             [sample.inputs for sample in self._calibration], [sample.inputs for sample in self._holdout],
             self._outputs, self._samples.new_shape_share, model.rules.speed > 0,
+            [line.partition(": ")[0] for line in model.record.ruled_out],
         )  # fmt: skip
 
-    def _choose(self, trial: RunningTrial) -> None:
+    def _first_findings(self) -> _Findings:
+        """Return what an earlier program has found out, and what these samples are."""
+        record, samples = self._model.record, self._samples
+        is_limited = samples.is_repetitive and not self._model.identity.has_codes
+        checksums = sorted(self._checksums()) if is_limited else []
+        values = replace(
+            record, tries=record.tries + 1, infinite_inputs=self._infinite_inputs(), ruled_out=[], gate="",
+            inputs=len(samples.samples), known_inputs=checksums,
+        )  # fmt: skip
+        return _Findings(values, list(record.ruled_out), list(record.ruled_out))
+
+    def _choose(self, trial: RunningTrial, limit: TimeLimit) -> None:
         """Take the first candidate that passes the gate."""
         model = self._model
-        findings = _Findings(
-            replace(model.record, tries=model.record.tries + 1, infinite_inputs=self._infinite_inputs())
-        )
+        findings = self._first_findings()
         while (report := trial.next()) is not None:
             verdict = self._examine(report, findings)
             if verdict is None:
+                self._rule_out(findings)
                 continue
             if not verdict.is_close:
                 if report.speedup < least_speed(model.rules, model.identity.has_codes):
                     break  # what takes more bits takes more time
+                self._rule_out(findings)
                 continue
             if report.speedup < least_speed(model.rules, model.identity.has_codes):
                 break
+            limit.cancel()
             self._take(trial, findings.record)
             return
         if background.is_stopped:
             return
+        if limit.has_ended:
+            self._give_up(findings)
+            return
         if isinstance(trial, ProcessTrial) and trial.has_crashed:
             findings.reasons.append("the process that quantizes ended before its work")
         self._refuse(findings)
+
+    def _rule_out(self, findings: _Findings) -> None:
+        """Remember that the last candidate is none, so that the next program goes on where this one ends."""
+        findings.ruled_out.append(findings.reasons[-1][:_MOST_REASON])
+        self._model.record.ruled_out = list(findings.ruled_out)
+        self._model.record.gate = self._model.rules.gate_name
+        self._model.save_record()
+
+    def _give_up(self, findings: _Findings) -> None:
+        """Leave the model in float, as the trial took too long; the next one goes on."""
+        model = self._model
+        model.record.tries = findings.record.tries
+        seconds = f"quantizing took longer than {self._most_seconds():.0f} seconds"
+        why = " | ".join([seconds, *findings.reasons])
+        model.stay_float(why[:_MOST_REASON], "allow more, intact.ort.policy(trial_seconds=...)")
+        model.save_record()
 
     def _infinite_inputs(self) -> list[str]:
         """Return the inputs that were not finite in a run that was watched."""
@@ -226,7 +280,7 @@ class ModelTrial:
         if failure:
             model.record.help = f"the next start will quantize again: {failure}"
             return
-        model.cache.write(model.key, replace(record, runs=0, engine_runs=0))
+        model.save_record()
         model.cache.trim(model.key)
 
     def _swap(self, result: TrialResult) -> None:
@@ -243,7 +297,7 @@ class ModelTrial:
         has_time = (findings.record.speedup or 0) >= least_speed(model.rules, model.identity.has_codes)
         help = "ask for less accuracy, intact.ort.policy(accuracy=...)" if has_time else ""
         model.record = replace(findings.record)
-        model.stay_float(why[:2000], help)
+        model.stay_float(why[:_MOST_REASON], help)
         model.save_record()
 
 

@@ -18,6 +18,8 @@ _SETTLED_GROWTH = 0.25
 _COST_SHARE = 0.03
 """The time of watching, as a share of the time that the program's runs take."""
 _MOST_RUNS = 8
+_REPEATS = 4
+"""Runs without a new input, in multiples of the count, after which a program repeats its inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +46,15 @@ class SampleStore:
     Attributes:
         samples: What was copied so far.
         shapes: The shapes of inputs that were seen, and how many runs had them.
+        checksums: Of the inputs in `samples`.
     """
 
     def __init__(self, count: int, nbytes: int) -> None:
         self._count, self._free_bytes = count, nbytes
         self.samples: list[RunSample] = []
         self.shapes: dict[tuple[tuple[int, ...], ...], int] = {}
-        self._checksums: set[int] = set()
+        self.checksums: set[int] = set()
+        self._repeats = self._runs = 0
         self._growth: list[bool] = []
         self._ranges: dict[str, tuple[float, float]] = {}
         self._seconds = self._run_seconds = 0.0
@@ -59,6 +63,7 @@ class SampleStore:
     def has_time(self, run_seconds: float) -> bool:
         """Return whether a run of this time leaves time for a look at its arrays."""
         self._run_seconds += run_seconds
+        self._runs += 1
         return self._seconds <= _COST_SHARE * self._run_seconds
 
     def spend(self, seconds: float) -> None:
@@ -69,14 +74,18 @@ class SampleStore:
         """Keep copies of a run's arrays where its inputs are new and there is room."""
         shape = tuple(array.shape for array in inputs.values())
         self.shapes[shape] = self.shapes.get(shape, 0) + 1
-        checksum = _checksum(inputs)
-        if checksum in self._checksums or self._is_full:
+        checksum = checksum_of(inputs)
+        if checksum in self.checksums:
+            self._repeats += 1
             return
+        if self._is_full:
+            return
+        self._repeats = 0
         nbytes = sum(array.nbytes for arrays in (inputs, outputs) for array in arrays.values())
         if nbytes > self._free_bytes:
             self._is_full = True
             return
-        self._checksums.add(checksum)
+        self.checksums.add(checksum)
         self._free_bytes -= nbytes
         self.samples.append(RunSample(_copy(inputs), _copy(outputs), nbytes))
         self._growth.append(self._widen({**inputs, **{f"output {n}": a for n, a in outputs.items()}}))
@@ -90,10 +99,26 @@ class SampleStore:
         count = len(self.samples)
         if self._is_full:
             return count >= HOLDOUT_STEP
+        if self.is_repetitive:
+            return True
         if count < self._count:
             return False
         recent = self._growth[-max(1, self._count // 4) :]
         return count == 1 or not any(recent) or count >= _MOST_RUNS * self._count
+
+    @property
+    def is_repetitive(self) -> bool:
+        """True where the program gives the same few inputs again and again."""
+        return 0 < len(self.samples) < self._count and self._repeats >= _REPEATS * self._count
+
+    def go_on(self) -> None:
+        """Wait for new inputs again, as the program has shown that it has some."""
+        self._repeats = 0
+
+    @property
+    def mean_seconds(self) -> float:
+        """The mean time of the program's runs."""
+        return self._run_seconds / max(1, self._runs)
 
     @property
     def shortage(self) -> str:
@@ -136,7 +161,8 @@ def _copy(arrays: Arrays) -> dict[str, NDArray[Any]]:
     return {name: np.array(array) for name, array in arrays.items()}
 
 
-def _checksum(arrays: Arrays) -> int:
+def checksum_of(arrays: Arrays) -> int:
+    """Return a checksum of the names, shapes and elements of a run's inputs."""
     checksum = 0
     for name, array in arrays.items():
         checksum = zlib.crc32(f"{name} {array.shape}".encode(), checksum)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -150,6 +151,34 @@ class ProcessTrial(RunningTrial):
         return message
 
 
+class TimeLimit:
+    """Stops a trial that takes too long.
+
+    Args:
+        trial: It.
+        seconds: After which it is stopped, unless `cancel` comes first.
+    """
+
+    def __init__(self, trial: RunningTrial, seconds: float) -> None:
+        self._trial, self._has_ended = trial, threading.Event()
+        self._timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    @property
+    def has_ended(self) -> bool:
+        """True where the trial was stopped."""
+        return self._has_ended.is_set()
+
+    def cancel(self) -> None:
+        """Let the trial go on."""
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        self._has_ended.set()
+        self._trial.stop()
+
+
 def _message_of(job: TrialJob) -> Message:
     batches = {"calibration": job.calibration, "holdout": job.holdout}
     if isinstance(job.source, bytes):
@@ -158,7 +187,7 @@ def _message_of(job: TrialJob) -> Message:
         "source": "" if isinstance(job.source, bytes) else job.source,
         "threads": job.threads, "level": job.level, "has_codes": job.has_codes,
         "output_names": list(job.output_names), "new_shape_share": job.new_shape_share,
-        "is_timed": job.is_timed,
+        "is_timed": job.is_timed, "ruled_out": list(job.ruled_out),
     }  # fmt: skip
     return Message(values, batches)
 
