@@ -329,6 +329,7 @@ class ServedModel:
             record = replace(
                 before, program=record.program, last_error=record.last_error or before.last_error,
                 ruled_out=progress.ruled_out, gate=progress.gate,
+                guard_speedup=record.guard_speedup or before.guard_speedup,
             )  # fmt: skip
         for name in COUNTS:
             earlier = 0 if before is None else getattr(before, name)
