@@ -12,7 +12,11 @@ from onnx import helper
 from tests.onnx_models import onnx_model
 
 import intact
+from intact import graph
 from intact.graph import Session
+from intact.ptq.blocks import copy_nbits, round_to_nearest, write_nbits
+from intact.ptq.mixed import dynamic_ranges
+from intact.ptq.stages import dynamic_layers
 
 RNG = np.random.default_rng(0)
 
@@ -111,3 +115,30 @@ def test_profiles_of_other_engines_and_formats_by_hand_stay_static():
 def test_a_word_that_is_no_switch_is_refused():
     with pytest.raises(intact.QuantValueError, match="dynamic_ranges"):
         intact.quantize(net(), rows(4, 0.0), dynamic_ranges="sometimes", progress=False)
+
+
+def test_layers_are_rounded_once_though_the_last_stages_run_again(monkeypatch):
+    model, data = net(act="Tanh"), rows(64, 2.0)
+    monkeypatch.setattr(dynamic_ranges, "_CHEAP", -1.0)  # so that fewer layers are searched
+    rounded, copied = list[int](), list[str]()
+
+    def round_and_count(weight, grid):
+        rounded.append(id(weight))
+        return round_to_nearest(weight, grid)
+
+    def copy_and_count(model, layer, written):
+        copied.append(layer.name)
+        copy_nbits(model, layer, written)
+
+    monkeypatch.setattr(dynamic_layers, "round_to_nearest", round_and_count)
+    monkeypatch.setattr(dynamic_layers, "copy_nbits", copy_and_count)
+    once = intact.quantize(model, data, progress=False)
+    assert len(rounded) == 4
+    assert set(copied) == set(once.dynamic) < {f"linear{index}" for index in range(4)}
+
+    def round_again(model, layer, written):
+        write_nbits(model, layer, round_to_nearest(layer.rows(), dynamic_layers.GRID), accuracy_level=4)
+
+    monkeypatch.setattr(dynamic_layers, "copy_nbits", round_again)
+    again = intact.quantize(model, data, progress=False)
+    assert graph.to_proto(once.model) == graph.to_proto(again.model)

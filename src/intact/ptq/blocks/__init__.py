@@ -38,13 +38,19 @@ from intact.ptq.blocks.quantize_weights import (
 )
 from intact.ptq.blocks.round_group import RECIPES, InputMoments, round_group
 from intact.ptq.blocks.rounding_methods import damp, refine, round_with_hessian
-from intact.ptq.blocks.write_layers import QDQ_OPSET, insert_dequantize, insert_nbits, write_nbits
+from intact.ptq.blocks.write_layers import (
+    QDQ_OPSET,
+    copy_nbits,
+    insert_dequantize,
+    insert_nbits,
+    write_nbits,
+)
 
 __all__ = [
     "ACTIVATIONS", "BlockFormat", "BlockQuantizedModel", "BlockQuantizer", "BlockResult",
     "BlockSettings", "ConvertedModel", "FormatErrors", "InputMoments", "LayerCodes", "METHODS",
     "OPERATORS", "QDQ_OPSET", "RECIPES", "activation_block", "candidate_formats", "choose_formats",
-    "convert_to_onnx", "damp", "find_linear_layers", "group_by_input", "insert_dequantize",
+    "convert_to_onnx", "copy_nbits", "damp", "find_linear_layers", "group_by_input", "insert_dequantize",
     "insert_nbits", "measure_formats", "measure_inputs", "quantize_weights", "read_groups", "refine",
     "round_group", "round_to_nearest", "round_with_hessian", "search_channel_scales", "settings_of",
     "stack_rows", "stored_bits", "wants_blocks", "write_nbits",

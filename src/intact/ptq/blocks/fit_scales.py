@@ -18,7 +18,8 @@ from intact.ptq.blocks.block_format import BlockFormat, Reals
 TRIED = 20
 """Scales of each block that are tried: more lower the error by less than 1%."""
 
-_AT_ONCE = 2**21  # elements: some megabytes for each array of the search
+_AT_ONCE = 2**19  # elements: 2 MB for each array of the search, which stays in a cache
+_EXACT = 2**24  # whole numbers up to it are float32s
 _TINY = np.float32(2.0**-100)
 _DROPPED = 13  # bits of a float32's fraction beyond float16's
 
@@ -76,6 +77,7 @@ def fit_scales(
     best_gain = np.zeros(low.shape, np.float32)
     scales, points = np.ones(low.shape, np.float32), np.zeros(low.shape, np.float32)
     buffer = np.empty_like(counted)
+    all_alike = bool((importance == 1).all()) and counted.shape[-1] * (grid.high - grid.low) ** 2 <= _EXACT
     for share in _shares(grid, tried):
         if grid.symmetric:
             scale, point = np.where(-low > high, low, high) * np.float32(share / grid.low), None
@@ -87,7 +89,10 @@ def fit_scales(
         scale = np.where(np.abs(scale) < _TINY, np.float32(1), scale)
         multiples = _nearest_multiples(blocks, scale, point, grid, buffer)
         product = np.einsum("...s,...s->...", counted, multiples)
-        square = np.einsum("...s,...s,...s->...", multiples, multiples, importance)
+        if all_alike:  # sums of whole numbers: exact in any order, in an eighth of the time
+            square = np.einsum("...s,...s->...", multiples, multiples)
+        else:
+            square = np.einsum("...s,...s,...s->...", multiples, multiples, importance)
         gain = product * product / np.maximum(square, _TINY)  # of sum(d w^2), with the best scale
         better = gain > best_gain
         best_gain = np.where(better, gain, best_gain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -95,16 +95,39 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
     Raises:
         UnsupportedError: MatMulNBits has no such grid.
     """
+    node_name, scaled = layer.node.name or "", _scale_by_alpha(weights, layer)
 
-    node_name = layer.node.name or ""
-
-    def insert_product(insert: Inserter, x: Value, scaled: BlockWeights, bias: NDArray | None) -> Value:
+    def insert_product(insert: Inserter, x: Value, bias: NDArray | None) -> Value:
         return insert_nbits(
             insert, x, scaled, bias, layer.weight.name or node_name, accuracy_level,
             name=node_name, like=layer.node.outputs[0],
         )  # fmt: skip
 
-    _replace_product(model, layer, weights, insert_product)
+    _replace_product(model, layer, insert_product)
+
+
+def copy_nbits(model: Model, layer: LinearLayer, written: Node) -> None:
+    """Put a MatMulNBits in the place of a layer, in place, with the codes that it has in another model.
+
+    Args:
+        model: Any opset.
+        layer: Of any of its graphs.
+        written: What `write_nbits` put there in a model with the same float weights; constants are shared.
+    """
+    inputs = {
+        name: value.const_value.numpy()
+        for name, value in zip(_NBITS_INPUTS, written.inputs[1:], strict=False)
+        if value is not None and value.const_value is not None
+    }  # fmt: skip
+    node_name, attributes = layer.node.name or "", vars(ops.MatMulNBits.of(written))
+
+    def insert_product(insert: Inserter, x: Value, bias: NDArray | None) -> Value:
+        return _insert_nbits(
+            insert, x, inputs, bias, layer.weight.name or node_name, attributes,
+            name=node_name, like=layer.node.outputs[0],
+        )  # fmt: skip
+
+    _replace_product(model, layer, insert_product)
 
 
 def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, x_block: int) -> None:
@@ -118,10 +141,9 @@ def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, 
         weights: Shape [N, K], 2 to 8 bits.
         x_block: Elements of x that share a range as int8; 0: the product of floats.
     """
+    node_name, scaled = layer.node.name or "", _scale_by_alpha(weights, layer)
 
-    node_name = layer.node.name or ""
-
-    def insert_product(insert: Inserter, x: Value, scaled: BlockWeights, bias: NDArray | None) -> Value:
+    def insert_product(insert: Inserter, x: Value, bias: NDArray | None) -> Value:
         arrays, numbers = block_inputs(scaled)
         stem = layer.weight.name or node_name
         if bias is not None:
@@ -138,25 +160,27 @@ def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, 
             shape=layer.node.outputs[0].shape, x_block=x_block, **numbers,
         )  # fmt: skip
 
-    _replace_product(model, layer, weights, insert_product)
+    _replace_product(model, layer, insert_product)
+
+
+def _scale_by_alpha(weights: BlockWeights, layer: LinearLayer) -> BlockWeights:
+    """Multiply scales by the factor of a layer that is a Gemm; they get the layer's dtype."""
+    alpha = ops.Gemm.of(layer.node).alpha if is_op(layer.node, "Gemm") else 1.0
+    scales = (weights.scales.astype(np.float32) * np.float32(alpha)).astype(layer.dtype)
+    return replace(weights, scales=scales)
 
 
 def _replace_product(
-    model: Model, layer: LinearLayer, weights: BlockWeights,
-    insert_product: Callable[[Inserter, Value, BlockWeights, NDArray | None], Value],
-) -> None:  # fmt: skip
-    """Replace a layer by what `insert_product` makes of its input, the scaled weights and a stored bias."""
+    model: Model, layer: LinearLayer, insert_product: Callable[[Inserter, Value, NDArray | None], Value]
+) -> None:
+    """Replace a layer by what `insert_product` makes of its input and a stored bias."""
     node = layer.node
-    alpha = beta = 1.0
-    if is_op(node, "Gemm"):
-        form = ops.Gemm.of(node)
-        alpha, beta = form.alpha, form.beta
-    scales = (weights.scales.astype(np.float32) * np.float32(alpha)).astype(layer.dtype)
+    beta = ops.Gemm.of(node).beta if is_op(node, "Gemm") else 1.0
     insert = inserter_at(model, node)
     bias, output, x = input_of(node, 2), node.outputs[0], node.inputs[0]
     stored = _stored_bias(bias, beta, layer)
     assert x is not None
-    value = insert_product(insert, x, replace(weights, scales=scales), stored)
+    value = insert_product(insert, x, stored)
     if bias is not None and stored is None:
         value = insert.node("Add", [value, bias], node.name or "", dtype=output.dtype, shape=output.shape)
     old = node.inputs[1]
@@ -183,11 +207,23 @@ def insert_nbits(
     Raises:
         UnsupportedError: MatMulNBits has no such grid.
     """
-    dtype = weights.scales.dtype
     inputs, attributes = nbits_inputs(weights)
-    inputs["scales"] = inputs["scales"].astype(dtype)
+    inputs["scales"] = inputs["scales"].astype(weights.scales.dtype)
+    attributes["accuracy_level"] = accuracy_level
+    return _insert_nbits(insert, x, inputs, bias, stem, attributes, name=name, like=like)
+
+
+_NBITS_ATTRIBUTES = ("accuracy_level", "K", "N", "bits", "block_size")
+_NBITS_INPUTS = {"B": "codes", "scales": "scales", "zero_points": "zero_points"}
+"""Constant inputs of a MatMulNBits behind its tensor, and what their names end with."""
+
+
+def _insert_nbits(
+    insert: Inserter, x: Value, inputs: Mapping[str, NDArray], bias: NDArray | None, stem: str,
+    attributes: Mapping[str, int], *, name: str, like: Value | None,
+) -> Value:  # fmt: skip
     read: list[Value | None] = [x]
-    for key, suffix in (("B", "codes"), ("scales", "scales"), ("zero_points", "zero_points")):
+    for key, suffix in _NBITS_INPUTS.items():
         read.append(insert.constant(f"{stem}.{suffix}", inputs[key]) if key in inputs else None)
     if bias is not None:
         read += [None, insert.constant(f"{stem}.bias", bias)]
@@ -195,7 +231,7 @@ def insert_nbits(
         read.pop()
     return insert.node(
         "MatMulNBits", read, name or stem, domain=ops.MICROSOFT, dtype=x.dtype,
-        shape=None if like is None else like.shape, accuracy_level=accuracy_level, **attributes,
+        shape=None if like is None else like.shape, **{key: attributes[key] for key in _NBITS_ATTRIBUTES},
     )  # fmt: skip
 
 

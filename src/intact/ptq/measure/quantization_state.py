@@ -97,6 +97,8 @@ class State:
         bits16: The reasons why targets have 16 bits, by key.
         in_float: The reasons why tensors stay in float, by name.
         dynamic: The reasons why layers get the ranges of their inputs while the model runs, by node.
+        dynamic_codes: A quantized model of the same float weights that has the codes of layers of `dynamic`;
+            None: they are computed.
         warnings: Sentences that users should read.
         notes: Sentences on what was rewritten before placement.
         candidate_cache: Ranges that methods have chosen so far. All states of one model share it.
@@ -129,6 +131,7 @@ class State:
     bits16: Mapping[Key, str] = field(default_factory=dict)
     in_float: Mapping[str, str] = field(default_factory=dict)
     dynamic: Mapping[str, str] = field(default_factory=dict)
+    dynamic_codes: Model | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     candidate_cache: CandidateCache = field(default_factory=dict, repr=False)
 

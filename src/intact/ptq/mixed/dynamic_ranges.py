@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from intact.graph import Model
 from intact.ptq.analysis.partial_quantization import grids_of
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
 from intact.ptq.analysis.sensitivity_units import screen_groups
 from intact.ptq.budget_search import BudgetProgram
+from intact.ptq.data.model_inputs import Feeds
 from intact.ptq.measure.output_errors import lowest_sqnr
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.precision_search import RUNS, TRIALS
@@ -60,9 +62,9 @@ def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State,
         return before, after
     reason = "they were asked for" if is_asked_for else _reason(static_db := _least_db(after))
 
-    def with_groups(chosen: Sequence[DynamicGroup]) -> tuple[State, State]:
+    def with_groups(chosen: Sequence[DynamicGroup], codes: Model | None = None) -> tuple[State, State]:
         proposed = _proposal(before, after, dict.fromkeys(chosen, reason))
-        return proposed, run(proposed.with_own_model())
+        return proposed, run(replace(proposed.with_own_model(), dynamic_codes=codes))
 
     every = with_groups(groups)
     if is_asked_for:
@@ -77,7 +79,7 @@ def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State,
     chosen = _least_parts(parts, 10 ** (-goal / 10))
     if len(chosen) == len(parts):
         return every
-    some = with_groups([group for part in chosen for group in part.groups])
+    some = with_groups([group for part in chosen for group in part.groups], every[1].model)
     return some if _least_db(some[1]) >= goal else every
 
 
@@ -90,7 +92,7 @@ def _least_db(state: State) -> float:
     return lowest_sqnr(state.errors[label(state)])
 
 
-def _longest(state: State) -> Mapping:
+def _longest(state: State) -> Feeds:
     return max((sample.feeds for sample in state.runs), key=elements)
 
 

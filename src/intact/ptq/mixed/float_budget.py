@@ -165,6 +165,8 @@ class _Search:
     def run_last_stages(self, proposed: State) -> State:
         """Run the stages that insert pairs and choose ranges on `proposed`."""
         shared = [state.model for state in (self.before, self._int16_state) if state is not None]
+        if proposed.dynamic:
+            proposed = replace(proposed, dynamic_codes=self.after.model)
         return run(proposed, STAGES[_AT:], own=not any(proposed.model is model for model in shared))
 
     def groups(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from intact import graph
 from intact.graph import Node, ops
-from intact.ptq.blocks import BlockFormat, find_linear_layers, round_to_nearest, write_nbits
+from intact.ptq.blocks import BlockFormat, copy_nbits, find_linear_layers, round_to_nearest, write_nbits
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_ranges import QuantizedWeight
 from intact.ptq.scope.quantization_targets import Target
@@ -111,7 +111,7 @@ def with_dynamic_layers(state: State, why: Mapping[DynamicGroup, str]) -> State:
     return replace(
         state, model=model, targets=tuple(targets), weights=tuple(weights),
         bias_errors=tuple(error for error in state.bias_errors if error.node not in reasons),
-        dynamic=state.dynamic | reasons, placement=replace(state.placement, layers=layers),
+        dynamic={**state.dynamic, **reasons}, placement=replace(state.placement, layers=layers),
     )  # fmt: skip
 
 
@@ -120,8 +120,17 @@ def write_dynamic_layers(state: State) -> State | None:
     if not state.dynamic:
         return None
     layers, _ = find_linear_layers(state.model)
+    nodes = state.dynamic_codes.graph if state.dynamic_codes is not None else ()
+    written = {  # outputs keep their names, nodes do not
+        node.outputs[0].name: node
+        for node in nodes if graph.is_op(node, "MatMulNBits", domain=ops.MICROSOFT)
+    }  # fmt: skip
     for layer in layers:
-        if not layer.path and layer.name in state.dynamic:
+        if layer.path or layer.name not in state.dynamic:
+            continue
+        if (node := written.get(layer.node.outputs[0].name)) is not None:
+            copy_nbits(state.model, layer, node)
+        else:
             write_nbits(state.model, layer, round_to_nearest(layer.rows(), GRID), accuracy_level=4)
     graph.prune(state.model)
-    return state
+    return replace(state, dynamic_codes=None)
