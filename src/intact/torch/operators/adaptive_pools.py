@@ -65,7 +65,7 @@ class AxisWindows:
     def places_for_max(self) -> NDArray[np.int64]:
         """The places with the last element of a window behind its end."""
         last = self.places[:, :1] + self.counts[:, None] - 1
-        return np.minimum(self.places, last)
+        return np.asarray(np.minimum(self.places, last), np.int64)
 
 
 def axis_windows(size: int, outputs: int) -> AxisWindows:
@@ -90,7 +90,9 @@ def gather_windows(x: Tensor, axis: int, windows: AxisWindows) -> Tensor:
         x = torch.cat([x, x.new_zeros([1 if i == axis else n for i, n in enumerate(x.shape)])], axis)
     if not windows.is_plain:
         x = x.index_select(axis, torch.from_numpy(windows.places.reshape(-1)))
-    return x.unflatten(axis, windows.places.shape)
+    sizes = list(x.shape)
+    axis %= len(sizes)
+    return x.reshape([*sizes[:axis], *windows.places.shape, *sizes[axis + 1 :]])
 
 
 # ---- ONNX ----
@@ -113,7 +115,7 @@ def _op() -> Any:
     return onnxscript.values.Opset("", 18)
 
 
-def _integers(values: Sequence[int]) -> Any:
+def _integers(values: Sequence[int] | NDArray[np.int64]) -> Any:
     return _op().Constant(value_ints=[int(n) for n in values])
 
 
