@@ -4,6 +4,7 @@
 #   make quickstart   the main job, on real images: one table, model.onnx, model.calib, report.html
 #   make lm-quickstart a language model from PyPI: quantized, compared with its floats, and a text continued
 #   make test         every test
+#   make check        lint, types, layering, every fast test and some random graphs: what to run before a commit
 #   make quick        lint, types, layering, size budgets and a smoke test, in about ten seconds
 #   make test-lowest  the tests that need no PyTorch, with the lowest versions that pyproject.toml allows
 #   make check-native the native code under sanitizers, and every run a checked one: half an hour
@@ -40,7 +41,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart lm-quickstart test test-lowest quick fuzz fuzz-loaders fuzz-plans fuzz-head check-native bench pages docs fmt dev clean
+.PHONY: quickstart lm-quickstart test test-lowest check quick fuzz fuzz-loaders fuzz-plans fuzz-head check-native bench pages docs fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -74,6 +75,14 @@ quick: $(READY_TO_TEST)
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -p no:xdist tests/test_budgets.py tests/test_smoke.py
+
+check: $(READY_TO_TEST)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses=8 --dist=worksteal -m "not slow" $(ARGS)
+	$(BIN)/python -W ignore -m tests.fuzz.run --seconds 60 --base 0 --graphs 20 --hang 60
 
 check-native: $(READY_TO_TEST)
 	$(BIN)/python -m pip install --quiet nanobind cmake ninja

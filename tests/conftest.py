@@ -10,6 +10,7 @@ from pathlib import Path
 import hypothesis
 import numpy as np
 import pytest
+from tests.slow_tests import slow_tests
 
 # Before anything imports torch or NumPy's BLAS: xdist workers share the cores, so each keeps to one thread.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -23,6 +24,14 @@ os.environ.setdefault("INTACT_CHECK_PASSES", "1")  # the specification of a grap
 hypothesis.settings.register_profile("local", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that took long when they were last measured."""
+    slow = slow_tests()
+    for item in items:
+        if item.nodeid.partition("[")[0] in slow:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
