@@ -43,6 +43,11 @@ class Variant:
     models: tuple[str, ...] = ()
     composed: bool = False
 
+    @property
+    def is_default(self) -> bool:
+        """Return whether the operator computes it without attributes."""
+        return not self.attributes
+
 
 Variants = tuple[Variant, ...]
 

@@ -34,7 +34,7 @@ Encode = Callable[[str, int, Linear], Linear]
 stored."""
 
 _INTEGER_PRODUCT = 4
-_OPERATORS = {variant.step: record.__name__ for record, variant in VARIANTS if not variant.attributes}
+_OPERATORS = {variant.step: record.__name__ for record, variant in VARIANTS if variant.is_default}
 """Function -> the operator that computes it without attributes."""
 
 
