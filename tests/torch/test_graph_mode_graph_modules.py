@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 import intact
+from intact.errors import StaleRangeWarning
 from intact.torch import export, load_checkpoint, quantize, save_checkpoint
 from intact.torch.graph_mode.quantized_forward import RunsQuantized
 
@@ -149,7 +150,8 @@ def test_copies_and_pickles_quantize(way: Callable[[Any], Any], name: str, image
     with torch.no_grad():
         for parameter in output.parameters():
             parameter.mul_(2)
-    assert not torch.equal(output(images), model(images))
+    with pytest.warns(StaleRangeWarning):  # ranges of weights are as they were
+        assert not torch.equal(output(images), model(images))
 
 
 def test_a_copy_of_an_exported_program_quantizes(images: Tensor) -> None:
