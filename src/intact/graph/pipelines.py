@@ -38,6 +38,7 @@ from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
 from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
 from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.inline_sequences import SEQUENCES
+from intact.graph.rewrites.long_indices import LONG_INDICES
 from intact.graph.rewrites.recurrence.loops import LOOPS
 from intact.graph.rewrites.rewrite import Pass, Stage, run_stages, silent
 from intact.graph.rewrites.rotary_embedding import ROTARY
@@ -100,7 +101,7 @@ EXPLAIN: tuple[Stage, ...] = (*NORMALIZE, STRIP_DYNAMIC)
 CACHE: tuple[Stage, ...] = NORMALIZE
 """A model whose tensors a calibration cache names."""
 
-TORCH: tuple[Stage, ...] = (*COMPOUNDS, GATHERED_MATMUL)
+TORCH: tuple[Stage, ...] = (LONG_INDICES, *COMPOUNDS, GATHERED_MATMUL)
 """A graph of torch's exporter with marked tensors."""
 
 
