@@ -14,7 +14,7 @@ from tests.onnx_models import onnx_model
 
 import intact
 from intact import graph
-from intact.graph.rewrites.fuse_pads import FUSE_PADS
+from intact.graph.rewrites.fuse_maxima import FUSE_PADS
 
 LOWEST = float(np.finfo(np.float32).min)
 

@@ -12,7 +12,7 @@ from tests.onnx_models import onnx_model
 
 from intact import graph
 from intact.engine.lower import lower
-from intact.graph.rewrites.fuse_stacked_max import FUSE_STACKED_MAX
+from intact.graph.rewrites.fuse_maxima import FUSE_STACKED_MAX
 from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
 
 

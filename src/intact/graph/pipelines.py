@@ -31,8 +31,7 @@ from intact.graph.rewrites.decompose_contrib import (
     require_portable,
 )
 from intact.graph.rewrites.einsum import EINSUM
-from intact.graph.rewrites.fuse_pads import FUSE_PADS
-from intact.graph.rewrites.fuse_stacked_max import FUSE_STACKED_MAX
+from intact.graph.rewrites.fuse_maxima import FUSE_PADS, FUSE_STACKED_MAX
 from intact.graph.rewrites.gathered_codes import GATHERED_CODES
 from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
 from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
