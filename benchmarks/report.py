@@ -41,6 +41,7 @@ TOPICS = {
     "exact": "Exactness",
     "engine": "Engine latency",
     "zoo": "Trained networks from PyPI",
+    "programs": "Programs that call ONNX Runtime",
     "accuracy": "Accuracy",
     "torch": "PyTorch, calibration and import",
     "lm": "Language models",
