@@ -271,7 +271,7 @@ def _captures(node: Node) -> list[Value]:
     graphs = ops.subgraphs(node)
     if not graphs:
         return []
-    inner = {n for g in graphs for n in g.all_nodes()}
+    inner = dict.fromkeys(n for g in graphs for n in g.all_nodes())  # in order, unlike a set
     own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
     own |= {v for g in graphs for s in g.subgraphs() for v in (*s.inputs, *s.initializers.values())}
     values = [v for n in inner for v in n.inputs if v is not None]
