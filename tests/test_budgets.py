@@ -74,3 +74,47 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
     rooms = {path.parent for path in (ROOT / "src").rglob("*.py")}
     crowds = {str(room.relative_to(ROOT)): len(list(room.glob("*.py"))) for room in rooms}
     assert {room: modules for room, modules in crowds.items() if modules > MODULES} == {}
+
+
+LINES = {
+    "benchmarks": 12_750,
+    "csrc": 43_550,
+    "include": 500,
+    "tests": 94_150,
+    "src/intact/calib": 2_400,
+    "src/intact/checksums": 100,
+    "src/intact/cli": 4_750,
+    "src/intact/engine": 21_400,
+    "src/intact/formats": 4_000,
+    "src/intact/graph": 18_600,
+    "src/intact/kernels": 1_400,
+    "src/intact/lm": 14_100,
+    "src/intact/numerics": 5_700,
+    "src/intact/ort": 3_300,
+    "src/intact/placement": 3_350,
+    "src/intact/processes": 450,
+    "src/intact/ptq": 13_800,
+    "src/intact/report": 900,
+    "src/intact/standins": 200,
+    "src/intact/torch": 24_050,
+    "src/intact/trt": 11_700,
+    "src/intact/tuning": 1_500,
+    "src/intact": 2_350,
+}  # fmt: skip
+"""The most lines of each room. A change that adds a capability raises its rooms, and its commit says why."""
+
+SLACK = 500
+"""Lines below its budget that a room may stay: what has become smaller gets a smaller budget."""
+
+
+def count_lines(room: str) -> int:
+    """Count lines of sources in a room, without rooms with a budget of their own and copies of headers."""
+    inner = [ROOT / other for other in (*LINES, "src/intact/include") if other.startswith(f"{room}/")]
+    paths = [path for path in (ROOT / room).rglob("*") if path.suffix in {".py", *CPP_SUFFIXES, ".c", ".hpp"}]
+    ours = [path for path in paths if not any(path.is_relative_to(folder) for folder in inner)]
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in ours)
+
+
+@pytest.mark.parametrize("room", LINES)
+def test_rooms_stay_within_their_budgets_of_lines(room: str) -> None:
+    assert LINES[room] - SLACK <= count_lines(room) <= LINES[room]
