@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intact.engine.engine import Engine
-from intact.kernels.program import SLACK, place_spans
+from intact.engine.files.container import SLACK
+from intact.kernels.program import place_spans
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 3000), st.integers(0, 12), st.integers(0, 12)).map(

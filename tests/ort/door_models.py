@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 WIDTH = 32
 
@@ -25,10 +26,8 @@ def save_layers(path: Path, *, layers: int = 2, is_score: bool = False, location
         last = f"r{index}"
     nodes.append(helper.make_node("Softmax" if is_score else "Neg", [last], ["y"], name="last"))
     nodes.append(helper.make_node("Neg", ["g0"], ["early"], name="early"))
-    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", WIDTH]) for n in ("x", "y", "early")]
-    graph = helper.make_graph(nodes, "layers", ports[:1], ports[1:], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
+    sizes = ["n", WIDTH]
+    model = onnx_model(nodes, {"x": sizes}, {"y": sizes, "early": sizes}, weights, name="layers")
     onnx.save(
         model, path, save_as_external_data=bool(location), location=location or None, size_threshold=0
     )  # fmt: skip

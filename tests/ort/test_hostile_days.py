@@ -17,6 +17,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 from tests.ort.door_models import WIDTH, batches, decibels, save_layers
 from tests.ort.test_door import floats, session_of, swap
 
@@ -223,9 +224,8 @@ def test_a_cache_keeps_its_bound(tmp_path: Path) -> None:
 
 
 def save_identity(path: Path, kind: int) -> Path:
-    ports = [helper.make_tensor_value_info(name, kind, ["n"]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ports[:1], ports[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    node = helper.make_node("Identity", ["x"], ["y"])
+    onnx.save(onnx_model([node], {"x": (kind, ["n"])}, {"y": (kind, ["n"])}), path)
     return path
 
 
@@ -248,11 +248,9 @@ def test_nothing_to_quantize_stays_in_float(tmp_path: Path) -> None:
 
 
 def test_sequences_go_to_onnx_runtime(tmp_path: Path) -> None:
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
     y = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph([helper.make_node("SequenceConstruct", ["x", "x"], ["y"])], "g", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
-              tmp_path / "sequence.onnx")  # fmt: skip
+    node = helper.make_node("SequenceConstruct", ["x", "x"], ["y"])
+    onnx.save(onnx_model([node], {"x": ["n"]}, [y]), tmp_path / "sequence.onnx")
     session = session_of(tmp_path / "sequence.onnx")
     assert len(session.run(None, {"x": np.ones(3, np.float32)})[0]) == 2
     (record,) = intact.ort.status()

@@ -109,7 +109,9 @@ class Background:
                 work = queue.pop(0)
             try:
                 work()
-            except Exception as error:  # nobody would see it: work reports its own errors
+            except (
+                BaseException
+            ) as error:  # work reports its own errors; a thread that ends here is not missed
                 report_fault(error)
             finally:
                 del work
