@@ -42,11 +42,7 @@ def c_library(package: Path = PACKAGE_FOLDER) -> Path:
     Raises:
         UnsupportedError: There is none.
     """
-    names = ("libintact.so.0", "libintact.0.dylib", "intact.dll")
-    for path in (package / "lib" / name for name in names):
-        if path.is_file():
-            return path
-    raise _no_library(package)
+    return _find_library(package, "libintact.so.0", "libintact.0.dylib", "intact.dll")
 
 
 def onnxruntime_library(package: Path = PACKAGE_FOLDER) -> Path:
@@ -57,7 +53,13 @@ def onnxruntime_library(package: Path = PACKAGE_FOLDER) -> Path:
     Raises:
         UnsupportedError: There is none.
     """
-    names = ("libintact_onnxruntime.so", "libintact_onnxruntime.dylib", "intact_onnxruntime.dll")
+    return _find_library(
+        package, "libintact_onnxruntime.so", "libintact_onnxruntime.dylib", "intact_onnxruntime.dll"
+    )
+
+
+def _find_library(package: Path, *names: str) -> Path:
+    """Return the one of the libraries, by their names on each system, that the package holds."""
     for path in (package / "lib" / name for name in names):
         if path.is_file():
             return path

@@ -17,12 +17,12 @@ from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.progress import waiting
 from intact.ptq.branch_data import BranchRouting, keep_if_read_once
 from intact.ptq.measure.measured_outputs import outputs_to_measure
-from intact.ptq.measure.output_errors import lowest_sqnr, relative_error, sqnr
+from intact.ptq.measure.output_errors import relative_error, sqnr
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.float_budget import quantize_within_budget
 from intact.ptq.result import QuantizedModel
 from intact.ptq.scope.settings import Bits16, Overrides, Settings, Switch
-from intact.ptq.stages.choose_ranges import label
+from intact.ptq.stages.choose_ranges import label, least_sqnr
 from intact.ptq.stages.collect_statistics import with_statistics
 from intact.ptq.stages.int16_activations import patterns_about
 from intact.ptq.stages.prepare_model import nothing_to_quantize, prepare_state
@@ -245,7 +245,7 @@ def _build_result(state: State) -> QuantizedModel:
         errors={name: relative_error(errors) for name, errors in state.errors.items()},
         chosen=state.chosen,
         sqnr=sqnr(state.errors[label(state)]) if state.errors else {},
-        least_sqnr=lowest_sqnr(state.errors[label(state)]) if state.errors else float("inf"),
+        least_sqnr=least_sqnr(state) if state.errors else float("inf"),
         top1={name: (agreement.same, agreement.rows) for name, agreement in answers.items()},
         top1_expected={name: share for name, share in expected.items() if share is not None},
         corrected=state.corrected,

@@ -7,7 +7,7 @@ that lose most with static ones for what dynamic ones take more get them, until 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from intact.graph import Model
@@ -15,12 +15,10 @@ from intact.ptq.analysis.partial_quantization import grids_of
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
 from intact.ptq.analysis.sensitivity_units import screen_groups
 from intact.ptq.budget_search import BudgetProgram
-from intact.ptq.data.model_inputs import Feeds
-from intact.ptq.measure.output_errors import lowest_sqnr
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.precision_search import RUNS, TRIALS
-from intact.ptq.mixed.predicted_time import PredictedTime, elements, shapes_of
-from intact.ptq.stages.choose_ranges import label, with_candidates
+from intact.ptq.mixed.predicted_time import PredictedTime, predict_time
+from intact.ptq.stages.choose_ranges import least_sqnr, with_candidates_again
 from intact.ptq.stages.dynamic_layers import DynamicGroup, dynamic_groups, with_dynamic_layers
 
 NEAR_DB = 0.5
@@ -60,19 +58,20 @@ def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State,
     is_asked_for = before.settings.dynamic_ranges is True
     if not groups or not (is_asked_for or after.errors):
         return before, after
-    reason = "they were asked for" if is_asked_for else _reason(static_db := _least_db(after))
+    reason = "they were asked for" if is_asked_for else _reason(static_db := least_sqnr(after))
 
     def with_groups(chosen: Sequence[DynamicGroup], codes: Model | None = None) -> tuple[State, State]:
-        proposed = _proposal(before, after, dict.fromkeys(chosen, reason))
+        proposed = with_dynamic_layers(before, dict.fromkeys(chosen, reason))
+        proposed = with_candidates_again(proposed, after.chosen)
         return proposed, run(replace(proposed.with_own_model(), dynamic_codes=codes))
 
     every = with_groups(groups)
     if is_asked_for:
         return every
-    goal = _least_db(every[1]) - NEAR_DB
+    goal = least_sqnr(every[1]) - NEAR_DB
     if goal <= static_db:
         return before, after
-    predicted = PredictedTime(before.model, before.placement, shapes_of(before.model, _longest(before)))
+    predicted = predict_time(before)
     if predicted.dynamic_difference(_layers_of(groups)) <= _CHEAP:
         return every
     parts = _measure_parts(before, after, groups, predicted)
@@ -80,32 +79,15 @@ def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State,
     if len(chosen) == len(parts):
         return every
     some = with_groups([group for part in chosen for group in part.groups], every[1].model)
-    return some if _least_db(some[1]) >= goal else every
+    return some if least_sqnr(some[1]) >= goal else every
 
 
 def _reason(static_db: float) -> str:
     return f"with static ranges an output has {static_db:.1f} dB"
 
 
-def _least_db(state: State) -> float:
-    """Return the signal to quantization noise ratio of the worst output, in dB."""
-    return lowest_sqnr(state.errors[label(state)])
-
-
-def _longest(state: State) -> Feeds:
-    return max((sample.feeds for sample in state.runs), key=elements)
-
-
 def _layers_of(groups: Sequence[DynamicGroup]) -> list[str]:
     return [name for group in groups for name in group.layers]
-
-
-def _proposal(before: State, after: State, why: Mapping[DynamicGroup, str]) -> State:
-    """Return the state in front of the pairs with dynamic groups, and the ranges that are to be compared."""
-    state = with_candidates(with_dynamic_layers(before, why))
-    names = after.chosen, "max"
-    again = {name: ranges for name, ranges in state.configurations.items() if name in names}
-    return replace(state, configurations=again or state.configurations)
 
 
 def _measure_parts(

@@ -16,7 +16,7 @@ from math import inf
 from intact.errors import UnsupportedError
 from intact.graph import Model, is_op, ops
 from intact.processes import cached_property
-from intact.ptq.measure.output_errors import lowest_sqnr, relative_error
+from intact.ptq.measure.output_errors import relative_error
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.dynamic_ranges import choose_dynamic_ranges
 from intact.ptq.mixed.int16_inputs import WideUnits, with_wide_inputs
@@ -30,14 +30,12 @@ from intact.ptq.mixed.precision_search import (
     greedy_steps,
     is_clearly_better,
 )
-from intact.ptq.mixed.predicted_time import PredictedTime, elements, shapes_of
-from intact.ptq.scope.quantization_ranges import QuantizedWeight
-from intact.ptq.scope.quantization_targets import Target
-from intact.ptq.stages.bias_correction import drop_added
+from intact.ptq.mixed.predicted_time import predict_time
 from intact.ptq.stages.bias_overflow import with_room_for_biases
-from intact.ptq.stages.choose_ranges import label, with_candidates
-from intact.ptq.stages.int16_activations import Unit, note_reasons, units_of, with_int16_opset, with_reason
+from intact.ptq.stages.choose_ranges import label, least_sqnr, with_candidates_again
+from intact.ptq.stages.int16_activations import Unit, units_of, with_int16_opset
 from intact.ptq.stages.stage_list import STAGES, run
+from intact.ptq.stages.unquantized_reads import without_reads
 
 GOOD_DB = 40.0
 """Signal to quantization noise that 16 bits that are asked for bring every output to: an error of 1%."""
@@ -63,8 +61,8 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
     if not after.errors or not before.runs:
         return after
     if before.settings.bits16 == "auto":
-        return after if _lowest_sqnr(after) >= GOOD_DB else _reach_good_sqnr(_Search(before, after))
-    budget, least = before.settings.float_budget, _lowest_sqnr(after)
+        return after if least_sqnr(after) >= GOOD_DB else _reach_good_sqnr(_Search(before, after))
+    budget, least = before.settings.float_budget, least_sqnr(after)
     if not budget or least >= GOOD_DB:
         return after
     search = _Search(before, after)
@@ -74,11 +72,6 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
         budget=budget, error=_error_of_outputs(after), is_considered=reader_is_recurrent(before.model)
     )
     return _spend_budget(search, recurrent, budget, _error_of_outputs(after)) if recurrent else after
-
-
-def _lowest_sqnr(state: State) -> float:
-    """Return the signal to quantization noise ratio of the worst output, in dB."""
-    return lowest_sqnr(state.errors[label(state)])
 
 
 def is_worth_it(before: State, after: State) -> bool:
@@ -132,7 +125,7 @@ def _reach_good_sqnr(search: _Search) -> State:
             tried[number] = search.after if proposal is None else search.run_last_stages(proposal)
         return tried[number]
 
-    most = _lowest_sqnr(state_with(len(steps)))
+    most = least_sqnr(state_with(len(steps)))
     if most < search.least + _WORTH_DB:
         why = f"it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
         warning = f"bits16: 'auto' widens nothing: {why}"
@@ -141,7 +134,7 @@ def _reach_good_sqnr(search: _Search) -> State:
     low, high = 0, len(steps)  # not enough, enough
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _lowest_sqnr(state_with(middle)) >= goal else (middle, high)
+        low, high = (low, middle) if least_sqnr(state_with(middle)) >= goal else (middle, high)
     return state_with(high)
 
 
@@ -160,7 +153,7 @@ class _Search:
     @property
     def least(self) -> float:
         """The signal to quantization noise ratio of the worst output with 8 bits, in dB."""
-        return _lowest_sqnr(self.after)
+        return least_sqnr(self.after)
 
     def run_last_stages(self, proposed: State) -> State:
         """Run the stages that insert pairs and choose ranges on `proposed`."""
@@ -182,9 +175,7 @@ class _Search:
         if not units:
             return []
         wide = None if self._int16_state is None else WideUnits(state)
-        longest = max((run.feeds for run in state.runs), key=elements)
-        predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, longest))
-        unit_trials = FileTrials(state, self.after, predicted, wide)
+        unit_trials = FileTrials(state, self.after, predict_time(state), wide)
         return unit_trials.measure(units, trials, least_share, budget, error)
 
     @cached_property
@@ -213,10 +204,7 @@ class _Search:
             state = keep_in_float(state, why["float"])
         if state is self.before or not state.activations:  # float throughout is not what was asked for
             return None
-        state = with_candidates(state)
-        names = self.after.chosen, "max"
-        again = {name: ranges for name, ranges in state.configurations.items() if name in names}
-        state = replace(state, configurations=again or state.configurations)
+        state = with_candidates_again(state, self.after.chosen)
         return with_room_for_biases(state) or state
 
 
@@ -228,24 +216,10 @@ def keep_in_float(state: State, why: Mapping[Unit, str]) -> State:
         why: The units, each with the reason.
     """
     keys, nodes = {unit.key for unit in why}, {node for unit in why for node in unit.nodes}
-    targets, weights = list[Target](), list[QuantizedWeight]()
-    weights_left = iter(state.weights)
-    for target in state.targets:
-        if target.site.role == "activation":
-            targets += [] if target.key in keys else [target]
-            continue
-        weight, readers = next(weights_left), tuple(r for r in target.readers if r[0] not in nodes)
-        if readers:
-            targets.append(replace(target, readers=readers))
-            weights.append(replace(weight, readers=readers))
-    model, errors = state.model.clone(), state.bias_errors
-    drop_added(model, [error for error in errors if error.node in nodes])
+    reads = {
+        read for target in state.targets for read in target.readers
+        if (target.key in keys if target.site.role == "activation" else read[0] in nodes)
+    }  # fmt: skip
     reasons = {node: f"in float: {reason}" for unit, reason in why.items() for node in unit.nodes}
-    note_reasons(model, reasons)
-    layers = tuple(with_reason(layer, reasons) for layer in state.placement.layers)
-    return replace(
-        state, model=model, targets=tuple(targets), weights=tuple(weights),
-        bias_errors=tuple(error for error in errors if error.node not in nodes),
-        in_float={name: reason for unit, reason in why.items() for name in unit.tensors},
-        placement=replace(state.placement, layers=layers),
-    )  # fmt: skip
+    in_float = {name: reason for unit, reason in why.items() for name in unit.tensors}
+    return replace(without_reads(state, reads, reasons), in_float=in_float)

@@ -5,7 +5,7 @@ A model has the same prediction on every machine, so that no file depends on whe
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import prod
 
 from intact.graph import Constants, Model, Node, Session, Value, is_op, ops
@@ -13,6 +13,7 @@ from intact.layer import Layer
 from intact.placement import Placement
 from intact.ptq.data.model_inputs import Feeds
 from intact.ptq.data.parallel_runs import THREADS
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.stages.int16_activations import Unit
 
 # What a product takes, and an element that a layer reads or makes, with 8 bits, inputs of 16, and in float,
@@ -76,19 +77,18 @@ class PredictedTime:
             wide: Nodes that take inputs of 16 bits instead.
         """
         names = {name for unit in units for name in unit.nodes}
-        more = 0.0
-        for layer in self._layers:
-            if layer.precision == "float" or not (reading := names.intersection(layer.nodes)):
-                continue
-            more += self._of_layer(layer, self._form(reading, wide)) - self._of_layer(layer, _EIGHT)
-        return more / self.total if self.total else 0.0
+        return self._difference(names, lambda reading: self._form(reading, wide))
 
     def dynamic_difference(self, layers: Iterable[str]) -> float:
         """Return the extra time of linear layers with dynamic ranges, as a part of `total`."""
-        names, more = set(layers), 0.0
+        return self._difference(set(layers), lambda _: _DYNAMIC)
+
+    def _difference(self, names: set[str], form_of: Callable[[set[str]], _Form]) -> float:
+        """Return what layers of 8 bits take more in other forms, by those of their nodes in `names`."""
+        more = 0.0
         for layer in self._layers:
-            if layer.precision != "float" and names.intersection(layer.nodes):
-                more += self._of_layer(layer, _DYNAMIC) - self._of_layer(layer, _EIGHT)
+            if layer.precision != "float" and (reading := names.intersection(layer.nodes)):
+                more += self._of_layer(layer, form_of(reading)) - self._of_layer(layer, _EIGHT)
         return more / self.total if self.total else 0.0
 
     def _form(self, reading: Iterable[str], wide: Container[str]) -> _Form:
@@ -157,3 +157,9 @@ class PredictedTime:
 
 def _form_of(layer: Layer) -> _Form:
     return _FLOAT if layer.precision == "float" else _EIGHT
+
+
+def predict_time(state: State) -> PredictedTime:
+    """Predict the times of a state's model in front of the pairs, for its longest hold-out sample."""
+    longest = max((sample.feeds for sample in state.runs), key=elements)
+    return PredictedTime(state.model, state.placement, shapes_of(state.model, longest))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intact.graph import set_initializer
-from intact.ptq.measure.output_errors import Evaluator, relative_error
+from intact.ptq.measure.output_errors import Evaluator, lowest_sqnr, relative_error
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_ranges import Activations
 from intact.ptq.stages.bias_correction import biases_after_correction
@@ -20,6 +20,13 @@ def with_candidates(state: State) -> State:
     chooser = Activations(state.activations, state.calibration, state.settings.options, state.candidate_cache)
     configurations = chooser.configurations(several=bool(state.runs))
     return replace(state, chooser=chooser, configurations=configurations)
+
+
+def with_candidates_again(state: State, chosen: str) -> State:
+    """Compute ranges anew behind a change of formats: those `chosen` before and whole ones, to compare."""
+    state = with_candidates(state)
+    again = {name: ranges for name, ranges in state.configurations.items() if name in (chosen, "max")}
+    return replace(state, configurations=again or state.configurations)
 
 
 def with_best_ranges(state: State) -> State:
@@ -48,6 +55,11 @@ def with_best_ranges(state: State) -> State:
 def error_of_chosen_ranges(state: State) -> float:
     """Return the output error of the chosen ranges with the biases as they are."""
     return relative_error(state.errors[label(state)], state.errors[state.chosen])
+
+
+def least_sqnr(state: State) -> float:
+    """Return the signal to quantization noise ratio of the worst output, in dB."""
+    return lowest_sqnr(state.errors[label(state)])
 
 
 def label(state: State) -> str:

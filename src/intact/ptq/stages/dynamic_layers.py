@@ -14,20 +14,16 @@ from intact import graph
 from intact.graph import Node, ops
 from intact.ptq.blocks import BlockFormat, copy_nbits, find_linear_layers, round_to_nearest, write_nbits
 from intact.ptq.measure.quantization_state import State
-from intact.ptq.scope.quantization_ranges import QuantizedWeight
 from intact.ptq.scope.quantization_targets import Target
 from intact.ptq.scope.settings import LayerSettings
-from intact.ptq.stages.bias_correction import drop_added
-from intact.ptq.stages.int16_activations import note_reasons, readers_behind, with_reason
+from intact.ptq.stages.int16_activations import readers_behind
+from intact.ptq.stages.unquantized_reads import Read, without_reads
 
 GRID = BlockFormat("int8", 64)
 """Of weights and of inputs: blocks of 32 take longer for 1 dB, those of 128 lose 1 dB (decision 68)."""
 
 _FREE = ("int8", "uint8")
 """Formats that a profile gives."""
-
-Read = tuple[str, int]
-"""Name of a node, and the index of an input."""
 
 
 @dataclass(frozen=True)
@@ -95,24 +91,10 @@ def with_dynamic_layers(state: State, why: Mapping[DynamicGroup, str]) -> State:
         state: In front of the pairs; ranges must be chosen again.
         why: The groups, each with the reason.
     """
-    gone = frozenset[Read]().union(*(group.reads for group in why))
-    targets, weights = list[Target](), list[QuantizedWeight]()
-    weights_left = iter(state.weights)
-    for target in state.targets:
-        weight = next(weights_left) if target.site.role == "weight" else None
-        if readers := tuple(read for read in target.readers if read not in gone):
-            targets.append(replace(target, readers=readers))
-            weights += [] if weight is None else [replace(weight, readers=readers)]
+    reads = frozenset[Read]().union(*(group.reads for group in why))
     reasons = {name: f"dynamic ranges: {reason}" for group, reason in why.items() for name in group.layers}
-    model = state.model.clone()
-    drop_added(model, [error for error in state.bias_errors if error.node in reasons])
-    note_reasons(model, reasons)
-    layers = tuple(with_reason(layer, reasons, reasons) for layer in state.placement.layers)
-    return replace(
-        state, model=model, targets=tuple(targets), weights=tuple(weights),
-        bias_errors=tuple(error for error in state.bias_errors if error.node not in reasons),
-        dynamic={**state.dynamic, **reasons}, placement=replace(state.placement, layers=layers),
-    )  # fmt: skip
+    state = without_reads(state, reads, reasons, integer=reasons)
+    return replace(state, dynamic={**state.dynamic, **reasons})
 
 
 def write_dynamic_layers(state: State) -> State | None:
