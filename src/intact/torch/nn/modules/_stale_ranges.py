@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from intact.errors import StaleRangeWarning
 from intact.torch.operators import fake_quantize as ops
-from intact.torch.private_torch import is_in_functorch
+from intact.torch.private_torch import DisableTorchFunction, is_in_functorch
 
 __all__ = ["WatchedWeight", "watch_weight", "weights_unwatched"]
 
@@ -45,15 +46,23 @@ class WatchedWeight:
     Attributes:
         range_key: Names the range.
         error: The squared error, as a share of the weight's square.
+        content: A checksum of the elements that were looked at and of the range: what is the same has the
+            same error, and costs no second look.
         quantizer, weight: Identities. Those of a copied quantizer are its original's.
         other: Identity of another weight that came last; 0 for none.
     """
 
     range_key: tuple[str, float]
     error: float
+    content: int
     quantizer: int
     weight: int
     other: int = 0
+
+    def is_same(self, quantizer: TensorQuantizer, weight: Tensor, content: int) -> bool:
+        """Return whether weight, quantizer and what both hold are those of the record."""
+        ours = self.quantizer, self.weight, self.content, self.range_key[0]
+        return ours == (id(quantizer), id(weight), content, quantizer.format)
 
     def turn_to(self, quantizer: TensorQuantizer, weight: Tensor) -> WatchedWeight | None:
         """Return the record where `weight` is not to be compared; None where it is.
@@ -102,11 +111,19 @@ def watch_weight(quantizer: TensorQuantizer, weight: Tensor, quantized: Tensor) 
     if turned is not None:
         quantizer._watched = turned
         return
-    range_key = quantizer.format, float(quantizer._amax.detach().sum())
-    error = _relative_error(weight, quantized)
+    # By PyTorch's own kernels: the engine's sums would take longer than the layer.
+    with DisableTorchFunction(), torch.no_grad():
+        real = _some_elements(weight)
+        content = zlib.crc32(_octets(quantizer._amax), zlib.crc32(_octets(real)))
+        if watched is not None and watched.is_same(quantizer, weight, content):
+            return
+        range_key = quantizer.format, float(quantizer._amax.detach().sum())
+        error = _relative_error(real, _some_elements(quantized))
     before = error if watched is None or watched.range_key != range_key else watched.error
     is_worse = error > max(_GROWTH * before, _LEAST_ERROR)
-    quantizer._watched = WatchedWeight(range_key, error if is_worse else before, id(quantizer), id(weight))
+    quantizer._watched = WatchedWeight(
+        range_key, error if is_worse else before, content, id(quantizer), id(weight)
+    )
     if is_worse:
         warnings.warn(
             f"quantizer '{quantizer._where()}': the weight has changed since its range was chosen, and lost"
@@ -117,10 +134,17 @@ def watch_weight(quantizer: TensorQuantizer, weight: Tensor, quantized: Tensor) 
         )
 
 
-@torch.no_grad()
-def _relative_error(weight: Tensor, quantized: Tensor) -> float:
+def _some_elements(x: Tensor) -> Tensor:
+    step = max(1, x.numel() // _MOST_ELEMENTS) | 1  # odd: not one column of the weight alone
+    return x.detach().as_subclass(Tensor).reshape(-1)[::step]
+
+
+def _octets(x: Tensor) -> bytes:
+    return x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _relative_error(real: Tensor, quantized: Tensor) -> float:
     """Return the squared error of some elements, as a share of their square."""
-    step = max(1, weight.numel() // _MOST_ELEMENTS) | 1  # odd: not one column of the weight alone
-    real, ours = (x.detach().as_subclass(Tensor).reshape(-1)[::step].float() for x in (weight, quantized))
+    real, quantized = real.float(), quantized.float()
     square = float(real.square().sum())
-    return float((real - ours).square().sum()) / square if square else 0.0
+    return float((real - quantized).square().sum()) / square if square else 0.0
