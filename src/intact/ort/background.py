@@ -109,9 +109,7 @@ class Background:
                 work = queue.pop(0)
             try:
                 work()
-            except (
-                BaseException
-            ) as error:  # work reports its own errors; a thread that ends here is not missed
+            except BaseException as error:  # SystemExit, too: nobody would miss a thread that ends here
                 report_fault(error)
             finally:
                 del work

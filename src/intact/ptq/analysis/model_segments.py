@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from intact.graph import Model, Node, Value, part
-
-Read = tuple[str, int]
-"""(node name, input index)."""
+from intact.ptq.scope.quantization_targets import Read
 
 MOST_SEGMENTS = 16
 """On average half of a model runs again for a change, and half a segment; more segments hardly save more."""

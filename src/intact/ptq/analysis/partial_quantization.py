@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from intact import graph
 from intact.calib import Ends
 from intact.graph import Model, Session, is_op, set_initializer
-from intact.ptq.analysis.model_segments import ModelSegment, Read
+from intact.ptq.analysis.model_segments import ModelSegment
 from intact.ptq.data.parallel_runs import THREADS
 from intact.ptq.measure.output_errors import FIX
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_ranges import QuantizedWeight
-from intact.ptq.scope.quantization_targets import Target
+from intact.ptq.scope.quantization_targets import Read, Target
 from intact.ptq.stages.insert_qdq import Marks
 from intact.spec import QuantSpec
 

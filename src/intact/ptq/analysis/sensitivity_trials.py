@@ -12,12 +12,13 @@ from intact.graph import Model, PicklableModel, Session
 from intact.job_pool import JobPool
 from intact.processes import cached_property
 from intact.progress import Progress
-from intact.ptq.analysis.model_segments import ModelSegment, Read, segments_of
+from intact.ptq.analysis.model_segments import ModelSegment, segments_of
 from intact.ptq.analysis.partial_quantization import QuantizedReads, segment_session
 from intact.ptq.data.parallel_runs import in_order
 from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.measure.measured_outputs import outputs_to_measure, with_outputs
 from intact.ptq.measure.output_errors import Errors, output_references, parts_of, relative_error, sum_errors
+from intact.ptq.scope.quantization_targets import Read
 
 Values = dict[str, NDArray]
 

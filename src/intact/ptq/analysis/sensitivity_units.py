@@ -16,11 +16,11 @@ from typing import Literal
 
 from intact.progress import Progress
 from intact.ptq.analysis.analysis_records import Kind, Sensitivity
-from intact.ptq.analysis.model_segments import Read
 from intact.ptq.analysis.partial_quantization import QuantizedReads
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
 from intact.ptq.measure.output_errors import relative_error
 from intact.ptq.measure.quantization_state import State
+from intact.ptq.scope.quantization_targets import Read
 
 By = Literal["tensor", "layer"]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from math import inf, log2, log10
 from typing import NamedTuple
 
-from intact.ptq.analysis.model_segments import Read
 from intact.ptq.analysis.partial_quantization import grids_of
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
 from intact.ptq.analysis.sensitivity_units import screen_groups
@@ -22,6 +21,7 @@ from intact.ptq.budget_search import BudgetProgram, Upgrade
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.int16_inputs import WideUnits
 from intact.ptq.mixed.predicted_time import PredictedTime
+from intact.ptq.scope.quantization_targets import Read
 from intact.ptq.stages.int16_activations import Unit
 
 Form = str

@@ -22,6 +22,9 @@ from intact.ptq.scope.settings import (
 )
 from intact.spec import Format
 
+Read = tuple[str, int]
+"""(node name, input index)."""
+
 Key = tuple[int, str, bool, PresetGrid | None]
 """Targets of one key share one range."""
 
@@ -34,13 +37,13 @@ class Target:
 
     Attributes:
         site: The decision of placement for the tensor.
-        readers: The readers of the site that get this grid, as (node name, input index).
+        readers: The reads of the site that get this grid.
         format: The name of the number format.
         settings: The settings of these readers.
     """
 
     site: Site
-    readers: tuple[tuple[str, int], ...]
+    readers: tuple[Read, ...]
     format: str
     settings: LayerSettings
 

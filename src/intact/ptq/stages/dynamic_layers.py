@@ -14,10 +14,10 @@ from intact import graph
 from intact.graph import Node, ops
 from intact.ptq.blocks import BlockFormat, copy_nbits, find_linear_layers, round_to_nearest, write_nbits
 from intact.ptq.measure.quantization_state import State
-from intact.ptq.scope.quantization_targets import Target
+from intact.ptq.scope.quantization_targets import Read, Target
 from intact.ptq.scope.settings import LayerSettings
 from intact.ptq.stages.int16_activations import readers_behind
-from intact.ptq.stages.unquantized_reads import Read, without_reads
+from intact.ptq.stages.unquantized_reads import without_reads
 
 GRID = BlockFormat("int8", 64)
 """Of weights and of inputs: blocks of 32 take longer for 1 dB, those of 128 lose 1 dB (decision 68)."""

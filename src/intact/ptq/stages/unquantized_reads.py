@@ -7,12 +7,9 @@ from dataclasses import replace
 
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_ranges import QuantizedWeight
-from intact.ptq.scope.quantization_targets import Target
+from intact.ptq.scope.quantization_targets import Read, Target
 from intact.ptq.stages.bias_correction import drop_added
 from intact.ptq.stages.int16_activations import note_reasons, with_reason
-
-Read = tuple[str, int]
-"""Name of a node, and the index of an input."""
 
 
 def without_reads(
