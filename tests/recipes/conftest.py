@@ -68,8 +68,8 @@ def tree(tmp_path: Path) -> Path:
     package = Path(intact.__file__).parent
     shutil.copytree(package, tmp_path / "src/intact", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
-    names = ("CMakeLists.txt", "tests/onnx_models.py", "tests/conftest.py", "tests/numerics/test_function.py")
-    shared = [ROOT / name for name in names]
+    shared = [ROOT / "CMakeLists.txt", ROOT / "tests/numerics/test_function.py", *ROOT.glob("tests/*.txt")]
+    shared += [path for path in ROOT.glob("tests/*.py") if not path.name.startswith("test_")]
     for path in (*shared, *ROOT.glob("tests/*/conftest.py")):
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -14,8 +14,8 @@ def run_script(tool: str, prepare: Callable[[], Iterable[Path]]) -> None:
 
     Args:
         tool: The package, for messages.
-        prepare: Registers the old names, and gives the folders that new processes find them in: they are at
-            the end of the path that those inherit.
+        prepare: Registers the old names, and gives the folders that new processes find them in: they lead
+            the path that those inherit, so that a process and what it starts import the same.
     """
     module = sys.argv[1:2] == ["-m"]
     if len(sys.argv) < 2 + module:
@@ -25,7 +25,7 @@ def run_script(tool: str, prepare: Callable[[], Iterable[Path]]) -> None:
         sys.exit(f"python -m {tool}: no file {sys.argv[0]!r}")
     folders = [str(folder) for folder in prepare()]
     sys.path += folders
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *folders]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
     if module:
         sys.path[0] = str(Path.cwd())
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

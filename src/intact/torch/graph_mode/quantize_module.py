@@ -33,6 +33,7 @@ from intact.torch.models.modules import deep_copy, quantized_callbacks, require_
 from intact.torch.module_replacement import DEFAULT_CLASSES, convert, convertible, finish
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
+from intact.torch.private_torch import ConvNd
 from intact.torch.qdq.compare_engine import LazyComparison
 from intact.torch.qdq.qdq_model import example_arguments
 from intact.torch.training.calibration import calibrate
@@ -277,7 +278,7 @@ def _descriptor(name: str, symmetric: bool) -> QuantDescriptor:
 
 def _why_too_wide(module: nn.Module) -> str:
     """Return why a convolution or recurrent layer in float64 stays in float; "" for others."""
-    if not isinstance(module, nn.modules.conv._ConvNd | nn.RNNBase | nn.RNNCellBase):
+    if not isinstance(module, ConvNd | nn.RNNBase | nn.RNNCellBase):
         return ""
     return WIDE if any(x.dtype == torch.float64 for x in module.parameters(recurse=False)) else ""
 

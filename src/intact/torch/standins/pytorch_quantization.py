@@ -1,6 +1,6 @@
 """Stand-in for ``import pytorch_quantization`` in the worker processes of a script: `intact.torch`.
 
-``python -m intact.torch script.py`` puts this folder at the end of the path that new processes inherit.
+``python -m intact.torch script.py`` puts this folder first on the path that new processes inherit.
 """
 
 import os
