@@ -140,7 +140,9 @@ def _some_elements(x: Tensor) -> Tensor:
 
 
 def _octets(x: Tensor) -> bytes:
-    return x.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    # A copy: a storage that NumPy has seen cannot be freed by fully_shard any more.
+    copy = x.detach().clone(memory_format=torch.contiguous_format)
+    return copy.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _relative_error(real: Tensor, quantized: Tensor) -> float:
