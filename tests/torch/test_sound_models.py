@@ -114,6 +114,25 @@ def test_layers_inside_of_vmap_are_calibrated_on_all_samples():
     assert torch.allclose(result.model(data[0]), model(data[0]), atol=0.1)
 
 
+class MappedBatch(Mapped):
+    def forward(self, x):
+        per_sample = torch.vmap(lambda a, b: torch.softmax(self.inner(a), -1) * b, in_dims=(0, None))
+        return self.out(torch.vmap(per_sample)(x, x[:, 0]))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [Mapped, MappedBatch])
+def test_a_model_that_calls_vmap_runs_in_the_engine(kind):
+    """One sum in the file starts behind the product, where the module's starts at the bias: N65."""
+    torch.manual_seed(0)
+    data = [torch.randn(4, 5, 32) for _ in range(3)]
+    result = intact.quantize(kind().eval(), data, progress=False)
+    want = result.model(data[0]).detach().numpy()
+    got = np.asarray(intact.compile(result.model, data[0])(data[0]))
+    np.testing.assert_allclose(got, want, rtol=0, atol=2**-22)
+    assert "were not compared" not in str(result.report)
+
+
 @pytest.mark.parametrize(
     ("options", "quantized"),
     [

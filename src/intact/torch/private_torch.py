@@ -215,6 +215,21 @@ def is_in_functorch() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def export_below_transforms(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, **options: Any
+) -> torch.export.ExportedProgram:
+    """Return what `torch.export.export` does, recorded below autograd and the transforms of `torch.func`:
+    operators on whole batches stand where `torch.vmap` was called.
+    """
+    return torch.export._trace._export(model, args, kwargs, pre_dispatch=False, **options)  # type: ignore[no-any-return]
+
+
+def has_transforms(program: torch.export.ExportedProgram) -> bool:
+    """Return whether a program holds the calls by which `torch.vmap` enters and leaves a batch."""
+    functions = (node.target for node in program.graph.nodes if node.op == "call_function")
+    return any(getattr(f, "__module__", None) == "torch._functorch.predispatch" for f in functions)
+
+
 def decomposes_custom_operators() -> bool:
     """Return whether AOTAutograd may decompose custom operators; `torch.export` wants them whole."""
     return bool(torch._functorch.config.decompose_custom_triton_ops)

@@ -100,6 +100,21 @@ def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return [next(gradients) if x.requires_grad else None for x in operands], None, None
 
 
+def _each_sample(
+    info: Any, dims: tuple[Any, ...], operands: list[Tensor], function: str, arguments: str
+) -> tuple[Tensor, int]:
+    """Run the function on one sample of `torch.vmap` after the other."""
+
+    def run_sample(index: int) -> Tensor:
+        sample = [
+            x if dim is None else x.select(dim, index) for x, dim in zip(operands, dims[0], strict=True)
+        ]
+        return torch.ops.intact.exact.default(sample, function, arguments)  # type: ignore[no-any-return]
+
+    return torch.stack([run_sample(index) for index in range(info.batch_size)]), 0
+
+
 _LIB.impl("exact", _run, "CPU")  # type: ignore[no-untyped-call]
 torch.library.register_fake("intact::exact", _like, lib=_LIB)
 torch.library.register_autograd("intact::exact", _gradient, setup_context=_save, lib=_LIB)
+torch.library.register_vmap("intact::exact", _each_sample, lib=_LIB)

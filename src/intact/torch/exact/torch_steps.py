@@ -64,7 +64,7 @@ _ROUNDED_ONCE = MOVES | frozenset({
     "divide", "double", "dropout1d", "dropout2d", "dropout3d", "dsplit", "dstack", "dtype", "element_size",
     "embedding", "empty_like", "eq", "equal", "expand_copy", "feature_alpha_dropout", "feature_dropout",
     "fill", "fix", "fliplr", "flipud", "floor", "floor_divide", "floordiv", "fmax", "fmin", "fmod",
-    "format", "frac", "ge", "get", "get_device", "grad", "grad_fn", "greater", "greater_equal", "gt",
+    "format", "frac", "full_like", "ge", "get", "get_device", "grad", "grad_fn", "greater", "greater_equal", "gt",
     "half", "hardshrink", "hardtanh", "hash", "heaviside", "hsplit", "iadd", "imag", "imul", "index_copy",
     "index_fill", "index_put", "int", "is_complex", "is_contiguous", "is_cuda", "is_floating_point",
     "is_inference", "is_leaf", "is_meta", "is_mkldnn", "is_nonzero", "is_quantized", "is_same_size",

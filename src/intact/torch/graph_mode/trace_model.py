@@ -34,6 +34,7 @@ from intact.torch.qdq.run_exporter import FLAT_WEIGHTS, translate
 from intact.torch.tracing.assertions import skip_assertions
 from intact.torch.tracing.concrete_values import concrete_values
 from intact.torch.tracing.export_flags import hide_export
+from intact.torch.tracing.export_program import export_program
 from intact.torch.tracing.untranslated_operators import Opaque, find_untranslated, translate_complex
 from intact.torch.tracing.user_frames import NOT_THE_USERS, user_frames
 from intact.torch.training.collect_statistics import evaluating
@@ -351,7 +352,7 @@ def _export(
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
             call = args, dict(kwargs)
             with _open_sizes(call) if open_sizes else nullcontext() as sizes:
-                program = torch.export.export(
+                program = export_program(
                     _MarkedModel(model, state).eval(), call, dynamic_shapes=sizes, strict=False
                 )
     except Exception as error:  # whatever the user's code does with tensors that have no values

@@ -47,6 +47,7 @@ from intact.torch.tracing.assertions import remove_assertion_nodes, skip_asserti
 from intact.torch.tracing.concrete_values import concrete_values
 from intact.torch.tracing.constant_folding import fold_constants
 from intact.torch.tracing.export_flags import hide_export
+from intact.torch.tracing.export_program import export_program
 from intact.torch.tracing.graph_modules import with_forward
 from intact.torch.tracing.untranslated_operators import find_untranslated, translate_complex
 from intact.torch.tracing.user_frames import user_frames
@@ -139,7 +140,7 @@ def _trace_helpers(model: nn.Module | torch.export.ExportedProgram) -> Iterator[
     @functools.wraps(torch_export)
     def export(*args: Any, **kwargs: Any) -> Any:
         with whole_layers(), whole_products(), skip_assertions(), user_frames():
-            return torch_export(*args, **kwargs)
+            return export_program(*args, export=torch_export, **kwargs)
 
     if isinstance(model, torch.export.ExportedProgram):
         yield

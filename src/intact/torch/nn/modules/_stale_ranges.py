@@ -140,9 +140,7 @@ def _some_elements(x: Tensor) -> Tensor:
 
 
 def _octets(x: Tensor) -> bytes:
-    # A copy: a storage that NumPy has seen cannot be freed by fully_shard any more.
-    copy = x.detach().clone(memory_format=torch.contiguous_format)
-    return copy.reshape(-1).view(torch.uint8).numpy().tobytes()
+    return ops.as_numpy(x.contiguous()).tobytes()
 
 
 def _relative_error(real: Tensor, quantized: Tensor) -> float:
