@@ -30,6 +30,7 @@ try:
     from torch._ops import OperatorBase, OpOverload
     from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
     from torch._subclasses.functional_tensor import FunctionalTensorMode
+    from torch.export._trace import _export
     from torch.fx import _symbolic_trace
     from torch.fx.experimental import _config as _symbolic_shapes_config
     from torch.jit._trace import TracerWarning
@@ -221,7 +222,7 @@ def export_below_transforms(
     """Return what `torch.export.export` does, recorded below autograd and the transforms of `torch.func`:
     operators on whole batches stand where `torch.vmap` was called.
     """
-    return torch.export._trace._export(model, args, kwargs, pre_dispatch=False, **options)  # type: ignore[no-any-return]
+    return _export(model, args, kwargs, pre_dispatch=False, **options)
 
 
 def has_transforms(program: torch.export.ExportedProgram) -> bool:
