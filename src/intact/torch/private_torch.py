@@ -222,7 +222,8 @@ def export_below_transforms(
     """Return what `torch.export.export` does, recorded below autograd and the transforms of `torch.func`:
     operators on whole batches stand where `torch.vmap` was called.
     """
-    return _export(model, args, kwargs, pre_dispatch=False, **options)
+    program: torch.export.ExportedProgram = _export(model, args, kwargs, pre_dispatch=False, **options)
+    return program
 
 
 def has_transforms(program: torch.export.ExportedProgram) -> bool:
