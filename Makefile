@@ -28,7 +28,7 @@ ARGS ?=
 SECONDS ?= 60
 BENCH ?= $(sort $(wildcard benchmarks/*.py))
 
-SOURCES := pyproject.toml CMakeLists.txt $(shell find src csrc -type f ! -name '*.so' ! -path '*/__pycache__/*')
+SOURCES := pyproject.toml CMakeLists.txt $(shell find src csrc packaging -type f ! -name '*.so' ! -path '*/__pycache__/*')
 NATIVE := CMakeLists.txt $(shell find csrc -type f)
 
 # `make dev` leaves this file, which puts src/ on the path. Where it is, nothing is installed from a wheel.
@@ -139,19 +139,17 @@ $(VENV)/.ready-torch:
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
 	touch $@
 
-# One build for every environment. pip takes a wheel of a version that it has for the same one, so it is forced.
+# One build for every environment; its version has a digest of its sources (packaging/build_version.py).
 dist/.built: $(VENV)/.ready-torch $(SOURCES)
 	rm -f dist/intact_quant-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	touch $@
 
 $(VENV)/.ready-quickstart: dist/.built
-	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/intact_quant-*.whl
 	$(BIN)/python -m pip install --quiet "$$(ls dist/intact_quant-*.whl)[quickstart]"
 	touch $@
 
 $(VENV)/.ready-test: dist/.built
-	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/intact_quant-*.whl
 	$(BIN)/python -m pip install --quiet "$$(ls dist/intact_quant-*.whl)[dev]"
 	touch $@ $(VENV)/.ready-quickstart
 
@@ -162,7 +160,6 @@ $(VENV)/.ready-docs: $(READY_TO_TEST)
 $(LOWEST)/.ready: dist/.built
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	$(PYTHON) .ci/lowest.py > $(LOWEST)/constraints.txt
-	$(LOWEST)/bin/python -m pip install --quiet --force-reinstall --no-deps dist/intact_quant-*.whl
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt \
 	  "$$(ls dist/intact_quant-*.whl)[images,report,tune,lm,grammar,serve]" hypothesis pytest pytest-xdist
 	touch $@
