@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def build_version() -> ModuleType:
     spec = importlib.util.spec_from_file_location("build_version", ROOT / "packaging/build_version.py")
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
