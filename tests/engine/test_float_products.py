@@ -51,6 +51,19 @@ def test_a_constant_on_the_left_is_a_product_too(qdq, lower_graph):
     assert lowered.kinds == ["float_matmul"]
 
 
+@pytest.mark.rule("N51")
+@pytest.mark.parametrize("right", ["constant", "tensor"])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((5, 7), (7,)), ((2, 3, 5, 7), (7,)), ((7,), (7,)), ((7,), (7, 4)), ((7,), (2, 7, 4)), (("n", 7), (7,))],
+)
+def test_vectors_are_multiplied_as_matrices(qdq, lower_graph, a, b, right):
+    g = qdq()
+    second = g.floats(*b) if right == "constant" else g.input("b", b)
+    lowered = lower_graph(g, g.node("MatMul", g.input("a", a), second), sizes={"n": 4}).agree()
+    assert set(inner(lowered)) <= {"float_linear", "float_matmul"}
+
+
 def test_attention_reads_heads_where_they_lie(qdq, lower_graph):
     """[B, T, H, D] as [B, H, T, D], its transposed form, and what comes back: nothing is copied."""
     g = qdq()
@@ -138,8 +151,7 @@ def test_layers_that_share_a_weight_hold_it_once(qdq, lower_graph):
      "output_shape"),
     (lambda g: g.node("Conv", g.input("x", [1, 2, 4, 4]), g.input("w", [3, 2, 2, 2])), "not a constant"),
     (lambda g: g.node("Gemm", g.input("x", [4, 4]), g.input("w", [4, 3]), alpha=0.5), "it scales a product"),
-    (lambda g: g.node("MatMul", g.input("x", [4]), g.input("w", [4, 3])), "a vector"),
-], ids=["shape", "weight", "alpha", "vector"])  # fmt: skip
+], ids=["shape", "weight", "alpha"])  # fmt: skip
 def test_what_has_no_kernel_says_why(qdq, lower_graph, op, wanted):
     g = qdq()
     assert wanted in lower_graph(g, op(g)).agree(1e-4).step("onnx").reason

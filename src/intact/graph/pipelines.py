@@ -42,6 +42,7 @@ from intact.graph.rewrites.recurrence.loops import LOOPS
 from intact.graph.rewrites.rewrite import Pass, Stage, run_stages, silent
 from intact.graph.rewrites.rotary_embedding import ROTARY
 from intact.graph.rewrites.sklearn_operators import ML
+from intact.graph.rewrites.vector_products import VECTOR_PRODUCTS
 from intact.graph.rewrites.widen_float16 import widen_float16
 
 INLINE = Pass("write out functions of the file", inline_functions, shapes=True)
@@ -74,7 +75,7 @@ COMPOUNDS: tuple[Stage, ...] = (LOOPS, SEQUENCES, ML, *FUSED, ROTARY, ATTENTION,
 
 ENGINE_COMPOUNDS: tuple[Stage, ...] = tuple(
     FUSED_ATTENTION_BESIDE_CACHES if stage is FUSED[-1] else stage
-    for stage in COMPOUNDS
+    for stage in (*COMPOUNDS, VECTOR_PRODUCTS)
     if stage is not FLOAT_EXPERTS
 )
 """The same for the engine, which has steps for some of them."""

@@ -1,4 +1,4 @@
-"""Compute einsum, tensordot and inner by the moves and products that the engine makes of them."""
+"""Compute einsum and other contractions by the moves and products that the engine makes of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from intact.graph.rewrites import EinsumProduct, expand_ellipsis, merge_shape, split_products
 from intact.torch.exact.elementwise import NoEngineStep
 
-__all__ = ["einsum", "inner", "tensordot"]
+__all__ = ["addmv", "bilinear", "einsum", "inner", "tensordot"]
 
 
 def einsum(equation: Any, *operands: Any) -> Tensor:
@@ -68,6 +68,22 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     if not input.dim() or not other.dim():
         raise NoEngineStep
     return tensordot(input, other, ([-1], [-1]))
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Compute `torch.addmv` with each product rounded, as in a file."""
+    return input * beta + torch.matmul(mat, vec) * alpha
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute `F.bilinear`: a product with the weight, [outputs, features of 1, features of 2], then one with
+    `input2`.
+    """
+    outputs, features, others = weight.shape
+    columns = weight.transpose(0, 1).reshape(features, outputs * others)
+    rows = torch.matmul(input1, columns).reshape(*input1.shape[:-1], outputs, others)
+    product = torch.matmul(rows, input2.unsqueeze(-1)).squeeze(-1)
+    return product if bias is None else product + bias
 
 
 def _count(x: Tensor, axes: Sequence[int]) -> int:

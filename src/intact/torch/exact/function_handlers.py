@@ -467,6 +467,9 @@ DECOMPOSED: dict[str, Handler] = {
     name: _decompose(name) for name in ("scaled_dot_product_attention", "glu", "addcmul", "addcdiv", "lerp")
 } | {
     "embedding_bag": compose_embedding_bag,
+    **dict.fromkeys(("mv", "dot", "vdot"), torch.matmul),
+    "addmv": contractions.addmv,
+    "bilinear": contractions.bilinear,
     "einsum": contractions.einsum,
     "inner": contractions.inner,
     "tensordot": contractions.tensordot,

@@ -43,9 +43,10 @@ def matmul(grids: TensorGrids, a: Tensor, b: Tensor) -> Tensor:
     # A matrix that all rows share counts as weights.
     grid_a, grid_b = grids.of_layer_input(a) if b.dim() == 2 else grids.of(a), grids.of(b)
     if grid_a is not None and grid_b is not None:
-        columns = _by_output(grid_b, b.dim() - 1) if b.dim() > 1 else grid_b
+        columns = _by_output(grid_b, b.dim() - 1) if b.dim() > 1 else _whole(grid_b)
         if columns is not None and not grid_a.scale.dim():
-            return _integer("matmul", a, b, grid_a, columns, grid_a.scale * columns.scale.reshape(-1))
+            per_output = columns.scale.reshape(-1) if b.dim() > 1 else columns.scale
+            return _integer("matmul", a, b, grid_a, columns, grid_a.scale * per_output)
     return _float_product(a, b)
 
 
@@ -97,6 +98,11 @@ def _by_output(grid: TensorGrid | None, axis: int) -> TensorGrid | None:
         return grid
     sizes = [n for place, n in enumerate(grid.scale.shape) if place != axis]
     return grid if all(n == 1 for n in sizes) else None
+
+
+def _whole(grid: TensorGrid) -> TensorGrid | None:
+    """Return a grid with one scale; None for others."""
+    return None if grid.scale.dim() else grid
 
 
 # ---- integers ----
