@@ -26,7 +26,9 @@ def _make_matrices(node: ir.Node, scene: Scene) -> Outcome:
         return None
     write, operands = Writer(node, scene.names, dtype), list(node.inputs)
     for axis in vectors:
-        operands[axis] = _as_matrix(operands[axis], axis, write, scene.constants)
+        vector = operands[axis]
+        assert vector is not None  # its rank is known
+        operands[axis] = _as_matrix(vector, axis, write, scene.constants)
     product = write.names(write("MatMul", *operands))
     replace(node, write("Squeeze", product, write.sizes(*(axis - 2 for axis in vectors))), scene.names)
     return "its vectors became matrices"
