@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +14,10 @@ from typing import Any
 
 from intact.errors import MissingExtraError
 from intact.ort.background import report_fault
-from intact.ort.policies import is_switched_off
+from intact.ort.policies import current_policy, is_switched_off
 
 MODULE = "onnxruntime"
+_QUANTIZATION = f"{MODULE}.quantization"
 STANDINS = Path(__file__).with_name("standins")
 """A folder with a module of the name, for processes in which nobody calls `install`."""
 
@@ -27,15 +29,16 @@ def install() -> None:
     """Let sessions of ONNX Runtime that are made from now on be watched, quantized and guarded.
 
     It changes three methods of `onnxruntime.InferenceSession` itself, so that what a program imported before
-    has them, too. onnxruntime is imported when the program does, and not by this call. ``INTACT_ORT=off`` in
-    the environment makes it do nothing.
+    has them, too. Functions of `onnxruntime.quantization` ask the policy. onnxruntime is imported when the
+    program does, and not by this call. ``INTACT_ORT=off`` in the environment makes it do nothing.
     """
     if is_switched_off():
         return
-    if _is_loaded():
-        _patch(sys.modules[MODULE])
-    elif not any(isinstance(finder, _ImportHook) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _ImportHook())  # no importlib.abc: slow to import
+    for name, patch in _PATCHES.items():
+        if _is_loaded(name):
+            patch(sys.modules[name])
+        elif not _is_awaited(name):
+            sys.meta_path.insert(0, _ImportHook(name, patch))  # no importlib.abc: slow to import
 
 
 def uninstall() -> None:
@@ -48,7 +51,7 @@ def uninstall() -> None:
 
 def is_installed() -> bool:
     """Return whether sessions are watched, or will be when onnxruntime is imported."""
-    return bool(_originals) or any(isinstance(finder, _ImportHook) for finder in sys.meta_path)
+    return bool(_originals) or _is_awaited(MODULE)
 
 
 def standins() -> list[Path]:
@@ -84,55 +87,91 @@ def session_class_to_watch() -> Any:
     from intact.ort.session_methods import session_methods
 
     sessions = session_class()
-    if _originals:
+    if (sessions, "__init__") in _originals:
         return sessions
     names = {"__module__": "intact.ort", "__qualname__": "InferenceSession", "__doc__": sessions.__doc__}
     return type("InferenceSession", (sessions,), {**session_methods(sessions), **names})
 
 
-def _is_loaded() -> bool:
-    return hasattr(sys.modules.get(MODULE), "InferenceSession")
+def _is_loaded(name: str) -> bool:
+    module = sys.modules.get(name)
+    return module is not None and (name != MODULE or hasattr(module, "InferenceSession"))
 
 
-def _patch(module: Any) -> None:
-    """Set the methods on ONNX Runtime's classes; whatever fails leaves them as they are."""
-    if _originals:
-        return
+def _is_awaited(name: str) -> bool:
+    return any(isinstance(finder, _ImportHook) and finder.name == name for finder in sys.meta_path)
+
+
+def _session_replacements(module: Any) -> list[tuple[Any, dict[str, Any]]]:
+    from intact.ort import reports  # noqa: F401  it writes records when the program ends
+    from intact.ort.session_methods import note_altered_options, session_methods
+
+    sessions = session_class()
+    return [
+        (sessions, session_methods(sessions)),
+        (module.SessionOptions, note_altered_options(module.SessionOptions)),
+    ]
+
+
+def _function_replacements(module: Any) -> list[tuple[Any, dict[str, Any]]]:
+    from intact.ort.quantization import patch_functions
+
+    return patch_functions(module, _quantization_target)
+
+
+def _weight_replacements(module: Any) -> list[tuple[Any, dict[str, Any]]]:
+    from intact.ort.quantization import patch_matmul_nbits
+
+    return patch_matmul_nbits(module, _quantization_target)
+
+
+def _quantization_target() -> str:
+    return current_policy().quantization if is_installed() and not is_switched_off() else "off"
+
+
+def _patch(module: Any, replace: Callable[[Any], list[tuple[Any, dict[str, Any]]]]) -> None:
+    """Set attributes of ONNX Runtime's classes and modules; whatever fails leaves them as they are."""
+    done: list[tuple[Any, str]] = []
     try:
-        from intact.ort import reports  # noqa: F401  it writes records when the program ends
-        from intact.ort.session_methods import note_altered_options, session_methods
-
-        sessions = session_class()
-        replacements = [
-            (sessions, session_methods(sessions)),
-            (module.SessionOptions, note_altered_options(module.SessionOptions)),
-        ]
-        for owner, methods in replacements:
-            for name, method in methods.items():
+        for owner, attributes in replace(module):
+            for name, attribute in attributes.items():
+                if (owner, name) in _originals:
+                    return
+                done.append((owner, name))
                 _originals[owner, name] = getattr(owner, name)
-                setattr(owner, name, method)
+                setattr(owner, name, attribute)
     except Exception as error:  # an ONNX Runtime that is built in another way: it stays as it is
-        for (owner, name), original in _originals.items():
+        for owner, name in done:
             with suppress(Exception):
-                setattr(owner, name, original)
-        _originals.clear()
+                setattr(owner, name, _originals.pop((owner, name)))
         report_fault(error)
 
 
+_PATCHES: dict[str, Callable[[Any], None]] = {
+    MODULE: partial(_patch, replace=_session_replacements),
+    _QUANTIZATION: partial(_patch, replace=_function_replacements),
+    f"{_QUANTIZATION}.matmul_nbits_quantizer": partial(_patch, replace=_weight_replacements),
+}
+"""What is changed when a module has been loaded."""
+
+
 class _ImportHook:
-    """Waits for the import of onnxruntime, and changes it when it has been loaded."""
+    """Waits for the import of a module, and changes it when it has been loaded."""
+
+    def __init__(self, name: str, patch: Callable[[Any], None]) -> None:
+        self.name, self._patch = name, patch
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return onnxruntime's spec with a loader that calls `install`; None for other names."""
-        if fullname != MODULE:
+        """Return the module's spec with a loader that changes it; None for other names."""
+        if fullname != self.name:
             return None
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-        spec = importlib.util.find_spec(MODULE)
+        spec = importlib.util.find_spec(fullname)
         if spec is None or spec.loader is None:
             return spec
-        spec.loader = _Loader(spec.loader, _patch)  # type: ignore[assignment]
+        spec.loader = _Loader(spec.loader, self._patch)  # type: ignore[assignment]
         return spec
 
 

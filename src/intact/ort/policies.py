@@ -19,6 +19,8 @@ Metric: TypeAlias = "Callable[[Outputs, Outputs], float]"
 """Takes the outputs of float and of int8, by name; the larger its number, the closer they are."""
 
 MODES = ("auto", "exact", "off")
+TARGETS = ("off", "intact", "onnxruntime", "openvino", "tensorrt")
+"""The names of `intact.placement.PROFILES`, which takes long to import, and none of them."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Policy:
         isolate: Quantize in a process of its own. False: in a thread, where programs cannot start processes.
         trial_seconds: After so long, quantizing ends and the model stays in float; None: by the model's size
             and the time of its runs, between 2 minutes and an hour.
+        quantization: Functions of `onnxruntime.quantization` quantize with INTact, for this engine: "intact",
+            "onnxruntime", "openvino" or "tensorrt". "off": with ONNX Runtime, as without INTact.
         verbose: Write a line for each model to standard error when the program ends.
         clock: Seconds, for the costs of watching.
     """
@@ -58,12 +62,14 @@ class Policy:
     memory: int = 128 << 20
     isolate: bool = True
     trial_seconds: float | None = None
+    quantization: str = "off"
     verbose: bool = False
     clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise QuantValueError("mode", repr(self.mode)[:60], f"one of {MODES}", "correct the word")
+        for name, words in (("mode", MODES), ("quantization", TARGETS)):
+            if (word := getattr(self, name)) not in words:
+                raise QuantValueError(name, repr(word)[:60], f"one of {words}", "correct the word")
         for name in ("watch", "guard", "cache_bytes", "memory"):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
@@ -100,6 +106,7 @@ class Policy:
 
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "accuracy": float, "agreement": float, "speed": float, "watch": int, "mode": str, "guard": int,
+    "quantization": str,
     "cache": str, "cache_bytes": int, "memory": int, "trial_seconds": float,
     "isolate": lambda text: text.lower() not in ("0", "no", "off", "false"),
 }  # fmt: skip
