@@ -152,7 +152,7 @@ _PATCHES: dict[str, Callable[[Any], None]] = {
     _QUANTIZATION: partial(_patch, replace=_function_replacements),
     f"{_QUANTIZATION}.matmul_nbits_quantizer": partial(_patch, replace=_weight_replacements),
 }
-"""What is changed when a module has been loaded."""
+"""Changes of modules, which are made as soon as these are loaded."""
 
 
 class _ImportHook:

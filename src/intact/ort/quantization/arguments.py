@@ -1,4 +1,4 @@
-"""What INTact does with each argument and extra option of `onnxruntime.quantization`."""
+"""Meanings of the arguments and extra options of `onnxruntime.quantization`: used, harmless or refused."""
 
 from __future__ import annotations
 
