@@ -12,7 +12,7 @@ from intact.torch.private_torch import export_below_transforms, has_transforms
 __all__ = ["export_program"]
 
 _BATCHED_TENSOR = "fake tensor in the exported program constant's list"
-"""What torch.export says of a batched tensor that meets a parameter."""
+"""The words of torch.export for a batched tensor that meets a parameter."""
 
 
 def export_program(*args: Any, export: Callable[..., Any] = torch.export.export, **options: Any) -> Any:
