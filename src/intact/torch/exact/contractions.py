@@ -79,9 +79,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     """Compute `F.bilinear`: a product with the weight, [outputs, features of 1, features of 2], then one with
     `input2`.
     """
-    outputs, features, others = weight.shape
-    columns = weight.transpose(0, 1).reshape(features, outputs * others)
-    rows = torch.matmul(input1, columns).reshape(*input1.shape[:-1], outputs, others)
+    outputs, features, width = weight.shape
+    columns = weight.transpose(0, 1).reshape(features, outputs * width)
+    rows = torch.matmul(input1, columns).reshape(*input1.shape[:-1], outputs, width)
     product = torch.matmul(rows, input2.unsqueeze(-1)).squeeze(-1)
     return product if bias is None else product + bias
 
