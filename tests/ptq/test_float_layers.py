@@ -130,8 +130,9 @@ def test_other_engines_and_16_bits_have_no_budget_unless_asked(
 ) -> None:
     assert not quiet(poor_net, images, profile="onnxruntime").in_float
     assert not quiet(poor_net, images, bits16="auto").in_float
-    assert Settings(profile="onnxruntime", float_budget=0.3).float_budget == 0.3
-    assert Settings().float_budget == FLOAT_BUDGET
+    assert Settings(profile="onnxruntime", float_budget=0.3).budget == 0.3
+    assert Settings().budget == FLOAT_BUDGET and Settings().has_gate
+    assert not Settings(profile="onnxruntime").has_gate and not Settings(float_budget=0.4).has_gate
 
 
 def test_a_model_is_never_left_in_float_throughout(build: Any, images: np.ndarray) -> None:

@@ -14,6 +14,7 @@ from intact.ptq import quantize
 
 PLAIN: dict[str, Any] = {
     "method": "max", "bias_correction": False, "equalization": False, "progress": False,
+    "dynamic_ranges": False, "float_budget": 0,
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from intact.calib.range_candidates import (
     ChosenRange,
     Ends,
     by_method,
+    configuration,
     configurations,
     expected_error,
     expected_sqnr,
@@ -19,6 +20,6 @@ from intact.calib.trt_cache import ALGORITHMS, DEFAULT_VERSION, TrtCache
 __all__ = [
     "ALGORITHMS", "BINS", "DEFAULT_VERSION", "LEAST_VALUES", "METHODS", "MIN_EXPONENT", "Calibration",
     "Candidates", "ChosenRange", "Ends", "Histogram", "Method", "MethodOptions", "Range", "Stats", "TrtCache",
-    "ZeroRangeWarning", "amax_from_counts", "amax_of", "by_method", "configurations", "expected_error",
-    "expected_sqnr", "range_of", "register_method",
+    "ZeroRangeWarning", "amax_from_counts", "amax_of", "by_method", "configuration", "configurations",
+    "expected_error", "expected_sqnr", "range_of", "register_method",
 ]  # fmt: skip

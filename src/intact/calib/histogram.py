@@ -145,6 +145,36 @@ class Histogram:
         self._positive += _coarsen(other._positive, shift) if shift.any() else other._positive
         return self
 
+    def without(self, part: Histogram) -> Histogram | None:
+        """Return the counts of the values that `part` lacks; None where `part` counts others than these.
+
+        Counts are exact. An end that `part` reached, too, is the outer edge of the last bin that is left:
+        it is at most a 2048th of the range too far out.
+
+        Args:
+            part: Of some of the values, with one histogram for the whole tensor, as this one.
+        """
+        shift = self._exponent - part._exponent
+        if self.axis is not None or part.axis is not None or shift[0] < 0:
+            return None
+        negative, positive = (
+            counts - _coarsen(part_counts, shift)
+            for counts, part_counts in ((self._negative, part._negative), (self._positive, part._positive))
+        )
+        if min(negative.min(), positive.min()) < 0:
+            return None
+        rest = Histogram(nonfinite=self._policy)
+        rest._negative, rest._positive, rest._exponent = negative, positive, self._exponent
+        bounds, inner, width = self._bounds, part._bounds, float(np.ldexp(1.0, self._exponent[0]))
+        if count := int(bounds.count[0] - inner.count[0]):
+            low, high = _end_of(-1.0, positive, negative, width), _end_of(1.0, negative, positive, width)
+            low = max(low, float(bounds.low[0])) if inner.low[0] <= bounds.low[0] else float(bounds.low[0])
+            high = (
+                min(high, float(bounds.high[0])) if inner.high[0] >= bounds.high[0] else float(bounds.high[0])
+            )
+            rest._bounds.set(0, low, high, count, 0)
+        return rest
+
     def per_tensor(self) -> Histogram:
         """Return the histogram of all channels together, as collecting with axis=None would give it."""
         whole = Histogram(nonfinite=self._policy)
@@ -289,6 +319,13 @@ class Histogram:
             return f"Histogram(axis={self.axis}, nothing collected)"
         low, high = self._bounds.low.min(), self._bounds.high.max()
         return f"Histogram(axis={self.axis}, count={self._bounds.count.sum()}, min={low}, max={high})"
+
+
+def _end_of(sign: float, inner: NDArray[np.int64], outer: NDArray[np.int64], width: float) -> float:
+    """Return the end of a range towards `sign`, by the last bin there or the first one opposite."""
+    if outer.any():
+        return sign * (int(np.flatnonzero(outer[0])[-1]) + 1) * width
+    return -sign * int(np.flatnonzero(inner[0])[0]) * width
 
 
 def _exponent(amax: float) -> int:

@@ -20,6 +20,9 @@ from intact.spec import QuantSpec
 Ends = tuple[NDArray[np.float32], NDArray[np.float32]]
 Key = TypeVar("Key")
 
+LEAST_ERROR = "least expected error"
+"""The configuration in which each tensor has the range of the method that suits it."""
+
 
 @dataclass(frozen=True)
 class ChosenRange:
@@ -119,14 +122,20 @@ def configurations(
         several: Whether configurations can be compared.
     """
     free = any(m == "auto" for m in methods.values())
-    least = {
+    names = (LEAST_ERROR, *(METHODS if free and several else ()))
+    return {name: configuration(candidates, methods, name) for name in names}
+
+
+def configuration(
+    candidates: Mapping[Key, Candidates], methods: Mapping[Key, str], name: str
+) -> dict[Key, ChosenRange]:
+    """Return the ranges of all tensors for the configuration `name`, see `configurations`."""
+    if name != LEAST_ERROR:
+        return by_method(candidates, methods, name)
+    return {
         key: candidates[key].least_error() if m == "auto" else candidates[key].by(m)
         for key, m in methods.items()
     }
-    by_name = {"least expected error": least}
-    for method in METHODS if free and several else ():
-        by_name[method] = by_method(candidates, methods, method)
-    return by_name
 
 
 def expected_error(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:

@@ -108,8 +108,8 @@ def quantize(
         float_budget: Where 8 bits leave an output below 26 dB, what loses most for its time gets 16 bits or
             stays in float, as much as is worth it, and below 40 dB what recurrent layers read: what that
             takes more is at most this part of the time of the whole model, as predicted from products and
-            elements. 0: none. None: 0.4 for "intact" and 0 for other profiles, and where 16 bits are asked
-            for (docs/decisions/0039-float-layers.md).
+            elements. 0: none. None: 0.4 for "intact", and more where that takes an output to 25 dB
+            (docs/decisions/0069-gate.md); 0 for other profiles, and where 16 bits are asked for.
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data in other processes, `intact.ray_pool.RayPool` on other machines: the
             same statistics, bit for bit. None: this process.
@@ -245,6 +245,8 @@ def _build_result(state: State) -> QuantizedModel:
         errors={name: relative_error(errors) for name, errors in state.errors.items()},
         chosen=state.chosen,
         sqnr=sqnr(state.errors[label(state)]) if state.errors else {},
+        unseen_sqnr=sqnr(state.unseen),
+        extra_time=state.extra_time,
         least_sqnr=least_sqnr(state) if state.errors else float("inf"),
         top1={name: (agreement.same, agreement.rows) for name, agreement in answers.items()},
         top1_expected={name: share for name, share in expected.items() if share is not None},

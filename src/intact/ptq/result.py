@@ -48,6 +48,9 @@ class QuantizedModel:
         chosen: The configuration of ranges that was taken.
         sqnr: Signal to quantization noise ratio of every output on the hold-out samples, in dB.
         least_sqnr: The least of these ratios; an output that a Concat makes counts as its parts.
+        unseen_sqnr: The ratio of every output on samples that ranges were not chosen with: each half of some
+            hold-out samples, with the ranges of all other data; empty where there are too few samples.
+        extra_time: What 16 bits and float take more than 8 bits, as a part of the predicted time.
         top1: (rows whose largest value stays where float has it, rows) of every output [rows, scores] on the
             hold-out samples, which are some of the calibration data.
         top1_expected: The share of rows, 0 to 1, whose largest value is expected to stay there in data like
@@ -78,6 +81,8 @@ class QuantizedModel:
     chosen: str = ""
     sqnr: dict[str, float] = field(default_factory=dict)
     least_sqnr: float = float("inf")
+    unseen_sqnr: dict[str, float] = field(default_factory=dict)
+    extra_time: float = 0.0
     top1: dict[str, tuple[int, int]] = field(default_factory=dict)
     top1_expected: dict[str, float] = field(default_factory=dict)
     corrected: bool = False
@@ -156,11 +161,14 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
     bits16 = sum(len(part.bits16) for part in parts.values())
     tensors = sum(len(part.ranges) for part in parts.values())
     in_float = sum(len(part.in_float) for part in parts.values())
+    more = result.extra_time  # of branches nobody knows which one runs
+    unseen = across(result, lambda part: part.unseen_sqnr)
     dynamic = sum(len(part.dynamic) for part in parts.values())
     return [
         ("layers in int8", f"{layers['int8']:,}"),
         ("layers in float", f"{layers['float']:,}"),
         *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in sqnr.items()),
+        *((f"SQNR of {name} with ranges of other samples", f"{db:.1f} dB") for name, db in unseen.items()),
         *((f"error of {name}", f"{_percent(db):.2g}% of its size") for name, db in sqnr.items()),
         *((f"same largest score in {name}", f"{same} of {of} rows") for name, (same, of) in top1.items()),
         *((f"expected to stay in {name}", f"{share:.1%} of rows") for name, share in expected.items()),
@@ -170,6 +178,7 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
         *([("tensors with 16 bits", f"{bits16:,} of {tensors:,}")] if bits16 else []),
         *([("layers with dynamic ranges", f"{dynamic:,}")] if dynamic else []),
         *([("tensors left in float", f"{in_float:,} of {tensors + in_float:,}")] if in_float else []),
+        *([("more time for these, predicted", f"{more:.0%}")] if more else []),
     ]
 
 

@@ -104,8 +104,8 @@ FloatBudget = Annotated[
     float | None,
     typer.Option(
         help="Where an output loses much at 8 bits, 16 bits or float for what loses most for its time, up "
-        "to this part of the predicted time; 0: none. Default: 0.4 for INTact's engine, 0 for others and "
-        "with --bits16."
+        "to this part of the predicted time; 0: none. Default for INTact's engine: 0.4, and more for outputs "
+        "below 25 dB; 0 for others and with --bits16."
     ),
 ]
 DynamicRanges = Annotated[
@@ -255,11 +255,14 @@ def _show_result(result: QuantizedModel, model: Path, out: Path, as_json: bool, 
     before, after = size_with_data(model), size_with_data(out)
     if as_json:
         sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)
+        unseen = across(result, lambda part: part.unseen_sqnr)
         expected = across(result, lambda part: part.top1_expected)
         show_json({
             "out": str(out), "layers": {"int8": layers["int8"], "float": layers["float"]},
             "bytes": {"before": before, "after": after},
             "sqnr_db": {name: db if isfinite(db) else None for name, db in sqnr.items()},
+            "unseen_sqnr_db": {name: db if isfinite(db) else None for name, db in unseen.items()},
+            "extra_time": result.extra_time,
             "top1": {n: {"same": s, "of": of, "expected": expected.get(n)} for n, (s, of) in top1.items()},
             "chosen": result.chosen or None, "methods": result.methods, "ranges": result.ranges,
             "bias_corrected": result.corrected, "equalized": result.equalized,

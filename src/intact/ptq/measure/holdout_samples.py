@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 HOLDOUT_BYTES, HOLDOUT_LEAST, HOLDOUT_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
 INNER_BYTES = 2**18
+_APART = 4
+"""Samples that make two halves; of fewer stacked ones each is cut in two."""
 
 
 @dataclass(order=True)
@@ -36,6 +38,7 @@ class HoldoutSample:
         means: The sums of inputs by layer (`intact.ptq.measure.input_means`), where `inner` is None.
         squares: The squares of channels by tensor, where `inner` is None.
         moments: The moments of inputs by (layer, rows per run), where `inner` is None.
+        stacked: How many runs of the data it holds, one behind the other along the first axis.
     """
 
     digest: bytes
@@ -45,6 +48,7 @@ class HoldoutSample:
     means: dict[str, RunningSums] = field(compare=False, default_factory=dict, repr=False)
     squares: dict[str, RunningSums] = field(compare=False, default_factory=dict, repr=False)
     moments: dict[tuple[str, int], Moments] = field(compare=False, default_factory=dict, repr=False)
+    stacked: int = field(compare=False, default=1)
 
     @property
     def nbytes(self) -> int:
@@ -142,7 +146,28 @@ def _stack_samples(runs: Sequence[HoldoutSample]) -> HoldoutSample:
         parts = [sample.means[name] for sample in runs if name in sample.means]
         total = sum(part.count for part in parts)
         means[name] = RunningSums.of_mean(np.sum([part.totals[0] for part in parts], axis=0) / total, total)
-    return HoldoutSample(runs[0].digest, feeds, outputs, means=means, squares=squares)
+    return HoldoutSample(
+        runs[0].digest, feeds, outputs, means=means, squares=squares, stacked=sum(r.stacked for r in runs)
+    )
+
+
+def halves_of(runs: Sequence[HoldoutSample]) -> tuple[list[HoldoutSample], list[HoldoutSample]]:
+    """Return two halves of the samples; where these are few, but stacked, of what each of them holds."""
+    if len(runs) >= _APART:
+        return list(runs[::2]), list(runs[1::2])
+    halves = [(_rows_of(run, 0, 2), _rows_of(run, 1, 2)) for run in runs if run.stacked > 1]
+    return [first for first, _ in halves], [second for _, second in halves]
+
+
+def _rows_of(sample: HoldoutSample, start: int, step: int) -> HoldoutSample:
+    """Return every `step`-th of the runs that a stacked sample holds."""
+
+    def pick(arrays: dict[str, NDArray]) -> dict[str, NDArray]:
+        each = {name: array.reshape(sample.stacked, -1, *array.shape[1:]) for name, array in arrays.items()}
+        return {n: a[start::step].reshape(-1, *arrays[n].shape[1:]) for n, a in each.items()}
+
+    count = len(range(start, sample.stacked, step))
+    return HoldoutSample(sample.digest, pick(sample.feeds), pick(sample.outputs), stacked=count)
 
 
 @lru_cache

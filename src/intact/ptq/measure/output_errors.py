@@ -14,7 +14,7 @@ from intact.graph import BoundInputs, Model, Session, ops
 from intact.ptq.data.parallel_runs import THREADS, in_order
 from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.measure.measured_outputs import outputs_to_measure
-from intact.ptq.measure.top1_margin import Top1Agreement, top1_references
+from intact.ptq.measure.top1_margin import Top1Agreement, Top1Reference, top1_references
 
 OutputParts = tuple[int, tuple[int, ...]]
 """(axis, sizes along it) of the parts of an output."""
@@ -53,13 +53,11 @@ class Evaluator:
         outputs_measured = outputs_to_measure(model)
         there = {value.name for node in model.graph for value in node.outputs}
         inner = [name for name in (runs[0].outputs if runs else ()) if name in there]
-        parts = parts_of(model, inner)
+        self._parts, self._unordered = parts_of(model, inner), outputs_measured.unordered
         self._runs = runs
-        self._references = {
-            id(sample): output_references(sample.outputs, parts, outputs_measured.unordered)
-            for sample in runs
-        }
-        self._answers = {id(sample): top1_references(sample.outputs) for sample in runs}
+        self._references: dict[int, dict[str, OutputReference]] = {}
+        self._answers: dict[int, dict[str, Top1Reference]] = {}
+        self._refer_to(runs)
         # Constants are computed once, not in every run of every configuration; the pairs stay as they are.
         self._session = Session(
             model, extra=inner, overridable=overridable, folded=True, threads=THREADS, fix=FIX
@@ -112,6 +110,19 @@ class Evaluator:
             runs = runs[few:]
         chosen = min(measure(some, runs), key=weighted_error)
         return chosen, {name: errors[same] for name, same in names.items()}
+
+    def _refer_to(self, runs: Iterable[HoldoutSample]) -> None:
+        """Prepare what the outputs of `runs` are compared with."""
+        for sample in runs:
+            if (key := id(sample)) in self._references:
+                continue
+            self._references[key] = output_references(sample.outputs, self._parts, self._unordered)
+            self._answers[key] = top1_references(sample.outputs)
+
+    def errors_of(self, overrides: Mapping[str, NDArray], runs: Sequence[HoldoutSample]) -> Errors:
+        """Sum squared errors and squares over `runs`, which live as long as the evaluator."""
+        self._refer_to(runs)
+        return sum_errors(self._each(overrides, runs))
 
     def errors(self, overrides: Mapping[str, NDArray] | None = None, least: Errors | None = None) -> Errors:
         """Sum squared errors and squares of every measured tensor over all runs.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from intact.calib import Calibration, Range
 from intact.graph import Model
 from intact.placement import Placement
+from intact.ptq.measure.holdout_halves import HoldoutHalf
 from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.measure.input_means import Means
 from intact.ptq.measure.output_errors import Errors
@@ -80,6 +81,7 @@ class State:
         opset: The opset of the file.
         calibration: The statistics of the activations; None until they are collected.
         runs: The hold-out samples to measure choices on; empty where the user gave statistics.
+        halves: Two halves of them, each with the statistics of the data without it; empty where they are few.
         margins: The top-1 margins over all data; empty where the user gave statistics.
         traced_model: The float model whose inner tensors `runs` hold; None once it was freed.
         channels: The ends of the channels of tensors that may be smoothed, by tensor.
@@ -90,6 +92,7 @@ class State:
         scales: The initializers that hold the activations' scales.
         bias_errors: The mean errors that weight rounding causes, for layers whose bias may be corrected.
         errors: The errors of the outputs on the hold-out samples, by configuration.
+        unseen: The errors on `halves`, each with ranges that the chosen configuration has without it.
         chosen: The name of the configuration in use.
         corrected, equalized: Whether biases were corrected, and channels equalized.
         not_equalized: A clause on convolutions that cannot be equalized, with the reason.
@@ -97,6 +100,7 @@ class State:
         bits16: The reasons why targets have 16 bits, by key.
         in_float: The reasons why tensors stay in float, by name.
         dynamic: The reasons why layers get the ranges of their inputs while the model runs, by node.
+        extra_time: What 16 bits and float take more than 8 bits, as a part of the predicted time.
         dynamic_codes: A quantized model of the same float weights that has the codes of layers of `dynamic`;
             None: they are computed.
         warnings: Sentences that users should read.
@@ -113,6 +117,7 @@ class State:
     notes: tuple[str, ...] = ()
     calibration: Calibration | None = None
     runs: tuple[HoldoutSample, ...] = ()
+    halves: tuple[HoldoutHalf, ...] = field(default=(), repr=False)
     margins: Top1Margins = field(default_factory=Top1Margins, repr=False)
     traced_model: Model | None = field(default=None, repr=False)
     channels: Mapping[str, Range] = field(default_factory=dict)
@@ -123,6 +128,7 @@ class State:
     scales: tuple[StoredScale, ...] = ()
     bias_errors: tuple[BiasError, ...] = ()
     errors: Mapping[str, Errors] = field(default_factory=dict)
+    unseen: Errors = field(default_factory=Errors)
     chosen: str = ""
     corrected: bool = False
     equalized: bool = False
@@ -131,6 +137,7 @@ class State:
     bits16: Mapping[Key, str] = field(default_factory=dict)
     in_float: Mapping[str, str] = field(default_factory=dict)
     dynamic: Mapping[str, str] = field(default_factory=dict)
+    extra_time: float = 0.0
     dynamic_codes: Model | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     candidate_cache: CandidateCache = field(default_factory=dict, repr=False)

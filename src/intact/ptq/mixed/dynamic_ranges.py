@@ -18,11 +18,14 @@ from intact.ptq.budget_search import BudgetProgram
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.precision_search import RUNS, TRIALS
 from intact.ptq.mixed.predicted_time import PredictedTime, predict_time
-from intact.ptq.stages.choose_ranges import least_sqnr, with_candidates_again
+from intact.ptq.stages.choose_ranges import least_sqnr, least_unseen_sqnr, with_candidates_again
 from intact.ptq.stages.dynamic_layers import DynamicGroup, dynamic_groups, with_dynamic_layers
 
 NEAR_DB = 0.5
 """So near to the better of all static and all dynamic every output has to come."""
+
+_UNSEEN_DB = 3.0
+"""What an output may lose on samples that ranges do not know, before static ranges are to blame."""
 
 _CHEAP = 0.03
 """Of the model's time: what all dynamic layers take more together without a search for fewer of them."""
@@ -58,7 +61,7 @@ def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State,
     is_asked_for = before.settings.dynamic_ranges is True
     if not groups or not (is_asked_for or after.errors):
         return before, after
-    reason = "they were asked for" if is_asked_for else _reason(static_db := least_sqnr(after))
+    reason = "they were asked for" if is_asked_for else _reason(static_db := _ratio(after))
 
     def with_groups(chosen: Sequence[DynamicGroup], codes: Model | None = None) -> tuple[State, State]:
         proposed = with_dynamic_layers(before, dict.fromkeys(chosen, reason))
@@ -68,7 +71,7 @@ def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State,
     every = with_groups(groups)
     if is_asked_for:
         return every
-    goal = least_sqnr(every[1]) - NEAR_DB
+    goal = _ratio(every[1]) - NEAR_DB
     if goal <= static_db:
         return before, after
     predicted = predict_time(before)
@@ -79,7 +82,15 @@ def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State,
     if len(chosen) == len(parts):
         return every
     some = with_groups([group for part in chosen for group in part.groups], every[1].model)
-    return some if least_sqnr(some[1]) >= goal else every
+    return some if _ratio(some[1]) >= goal else every
+
+
+def _ratio(state: State) -> float:
+    """Return the signal to quantization noise ratio of the worst output, in dB, on samples to come.
+
+    Ranges of half of the data say less than those of all: `_UNSEEN_DB` of what unseen samples lose is theirs.
+    """
+    return min(least_sqnr(state), least_unseen_sqnr(state) + _UNSEEN_DB)
 
 
 def _reason(static_db: float) -> str:

@@ -1,7 +1,8 @@
 """Runs the last stages, and repeats them with some layers in 16 bits or float where outputs are poor.
 
 Tensors are quantized alone, and what takes the most error off for its predicted time is raised first
-(`precision_search`). A budget is spent where an output is below `POOR_DB`, on what is worth it.
+(`precision_search`). A budget is spent where an output is below `POOR_DB`, on what is worth it. Where one
+stays below `GATE_DB`, it is of no use: then as little is taken as brings it there, whatever that costs.
 ``bits16="auto"`` takes as little as brings every output to `GOOD_DB`, found by bisection
 (docs/decisions/0043-int16-activations-int8-weights.md). On what recurrent layers read the budget is spent
 below `GOOD_DB` already.
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from intact.calib import Histogram
 from intact.errors import UnsupportedError
 from intact.graph import Model, is_op, ops
 from intact.processes import cached_property
@@ -24,6 +26,7 @@ from intact.ptq.mixed.precision_search import (
     TRIALS,
     FileTrials,
     Form,
+    PrecisionStep,
     UnitGroup,
     affordable_steps,
     forms_of,
@@ -32,7 +35,12 @@ from intact.ptq.mixed.precision_search import (
 )
 from intact.ptq.mixed.predicted_time import predict_time
 from intact.ptq.stages.bias_overflow import with_room_for_biases
-from intact.ptq.stages.choose_ranges import label, least_sqnr, with_candidates_again
+from intact.ptq.stages.choose_ranges import (
+    label,
+    least_sqnr,
+    least_unseen_sqnr,
+    with_candidates_again,
+)
 from intact.ptq.stages.int16_activations import Unit, units_of, with_int16_opset
 from intact.ptq.stages.stage_list import STAGES, run
 from intact.ptq.stages.unquantized_reads import without_reads
@@ -42,6 +50,9 @@ GOOD_DB = 40.0
 
 POOR_DB = 26.0
 """SQNR of an output below which a budget is spent: an error of 5%."""
+
+GATE_DB = 25.0
+"""SQNR below which an output is of no use (docs/decisions/0069-gate.md)."""
 
 _AT = [stage.name for stage in STAGES].index("pairs")  # what was decided in front of them stays
 _WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search
@@ -61,11 +72,19 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
     if not after.errors or not before.runs:
         return after
     if before.settings.bits16 == "auto":
-        return after if least_sqnr(after) >= GOOD_DB else _reach_good_sqnr(_Search(before, after))
-    budget, least = before.settings.float_budget, least_sqnr(after)
+        if least_sqnr(after) >= GOOD_DB:
+            return after
+        search = _Search(before, after)
+        return _reach_sqnr(search, search.groups(4 * TRIALS, least_share=0.0), GOOD_DB, after, by_turns=True)
+    budget, least = before.settings.budget, least_unseen_sqnr(after)
     if not budget or least >= GOOD_DB:
         return after
-    search = _Search(before, after)
+    search = _Search(before, after, least_unseen_sqnr)
+    if least < GATE_DB and before.settings.has_gate:
+        groups = search.groups(2 * TRIALS, least_share=0.0)
+        with_budget = _spend_budget(search, groups, budget)
+        is_enough = least_unseen_sqnr(with_budget) >= GATE_DB
+        return with_budget if is_enough else _reach_sqnr(search, groups, GATE_DB, with_budget)
     if least < POOR_DB:
         return _spend_budget(search, search.groups(budget=budget), budget)
     recurrent = search.groups(
@@ -80,8 +99,8 @@ def is_worth_it(before: State, after: State) -> bool:
 
 
 def _error_of_outputs(state: State) -> float:
-    """Return the relative error of all outputs."""
-    return relative_error(state.errors[label(state)])
+    """Return the relative error of all outputs, on unseen samples where these were measured."""
+    return relative_error(state.unseen or state.errors[label(state)])
 
 
 def reader_is_recurrent(model: Model) -> Callable[[Unit], bool]:
@@ -112,30 +131,52 @@ def _spend_budget(search: _Search, groups: Sequence[UnitGroup], budget: float, e
     return again if is_worth_it(search.after, again) else search.after
 
 
-def _reach_good_sqnr(search: _Search) -> State:
-    """Raise as few groups as bring every output to `GOOD_DB`, or near what is possible."""
-    steps = greedy_steps(search.groups(4 * TRIALS, least_share=0.0), by_turns=True)
+def _reach_sqnr(
+    search: _Search, groups: Sequence[UnitGroup], goal: float, otherwise: State, *, by_turns: bool = False
+) -> State:
+    """Raise as few groups as bring every output to `goal` dB, or near what is possible.
+
+    Args:
+        search: The model.
+        groups: What can be raised.
+        goal: Signal to quantization noise ratio of every output.
+        otherwise: What is returned where all of them bring next to nothing.
+        by_turns: What can have 16 bits is in float only behind them.
+    """
+    steps = greedy_steps(groups, by_turns=by_turns)
     while steps and search.propose(forms_of(steps)) is None:  # a model in float throughout
         steps.pop()
-    tried = dict[int, State]()
+    tried = {0: search.after}
 
-    def state_with(number: int) -> State:
+    def ratio_with(number: int) -> float:
         if number not in tried:
-            proposal = search.propose(forms_of(steps[:number])) if number else None
+            proposal = search.propose(forms_of(steps[:number]), goal)
             tried[number] = search.after if proposal is None else search.run_last_stages(proposal)
-        return tried[number]
+        return search.ratio(tried[number])
 
-    most = least_sqnr(state_with(len(steps)))
+    most = ratio_with(len(steps))
     if most < search.least + _WORTH_DB:
-        why = f"it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
-        warning = f"bits16: 'auto' widens nothing: {why}"
-        return replace(search.after, warnings=(*search.after.warnings, warning))
-    goal = min(GOOD_DB, most - _STOPS_DB)
+        what = "bits16: 'auto' widens nothing" if by_turns else f"16 bits and float do not reach {goal:g} dB"
+        warning = f"{what}: it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
+        return replace(otherwise, warnings=(*otherwise.warnings, warning)) if steps or by_turns else otherwise
+    goal_within_reach = min(goal, most - _STOPS_DB)
     low, high = 0, len(steps)  # not enough, enough
+    middle = _expected_number(groups, steps, goal_within_reach)
     while high - low > 1:
+        middle = min(max(middle, low + 1), high - 1)
+        low, high = (low, middle) if ratio_with(middle) >= goal_within_reach else (middle, high)
         middle = (low + high) // 2
-        low, high = (low, middle) if least_sqnr(state_with(middle)) >= goal else (middle, high)
-    return state_with(high)
+    return tried[high]
+
+
+def _expected_number(groups: Sequence[UnitGroup], steps: Sequence[PrecisionStep], goal: float) -> int:
+    """Return how many steps leave the error of `goal` dB, if errors of groups alone add up."""
+    left = sum(group.error for group in groups)
+    for number, step in enumerate(steps):
+        if left <= 10 ** (-goal / 10):
+            return number
+        left -= step.gain
+    return len(steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,15 +186,17 @@ class _Search:
     Attributes:
         before: In front of the pairs.
         after: The same with its pairs, and its errors on the hold-out samples.
+        ratio: Returns the signal to quantization noise ratio of the worst output, in dB.
     """
 
     before: State
     after: State
+    ratio: Callable[[State], float] = least_sqnr
 
     @property
     def least(self) -> float:
-        """The signal to quantization noise ratio of the worst output with 8 bits, in dB."""
-        return least_sqnr(self.after)
+        """The ratio of the worst output with 8 bits, in dB."""
+        return self.ratio(self.after)
 
     def run_last_stages(self, proposed: State) -> State:
         """Run the stages that insert pairs and choose ranges on `proposed`."""
@@ -186,26 +229,50 @@ class _Search:
         except UnsupportedError:
             return None
 
-    def propose(self, forms: Mapping[Form, Mapping[Unit, UnitGroup]]) -> State | None:
+    def propose(self, forms: Mapping[Form, Mapping[Unit, UnitGroup]], goal: float = 0.0) -> State | None:
         """Return the state in front of the pairs with these formats; None where nothing would change.
 
         Whole ranges and those that were chosen are to be compared again.
+
+        Args:
+            forms: The formats.
+            goal: The ratio in dB that every output has to reach; 0: a budget chose.
         """
-        by = "bits16='auto'" if self.before.settings.bits16 == "auto" else "the float budget"
+        by = f"the {goal:g} dB that every output has to have" if goal else "the float budget"
+        by = "bits16='auto'" if self.before.settings.bits16 == "auto" else by
         why = {
-            form: {unit: group.reason(self.least, form, by) for unit, group in units_of_form.items()}
+            form: {unit: self._reason(unit, group, form, by) for unit, group in units_of_form.items()}
             for form, units_of_form in forms.items()
         }
-        state = self.before
+        groups = {(id(group), form): group for form, units in forms.items() for group in units.values()}
+        time = sum(group.forms[form].time for (_, form), group in groups.items())
+        state = replace(self.before, extra_time=time)
         if why["16 bits"]:
             assert self._int16_state is not None, "else nothing has that form"
-            state = with_wide_inputs(self._int16_state, why["16 bits"])
+            state = with_wide_inputs(replace(self._int16_state, extra_time=time), why["16 bits"])
         if why["float"]:
             state = keep_in_float(state, why["float"])
-        if state is self.before or not state.activations:  # float throughout is not what was asked for
+        if not groups or not state.activations:  # float throughout is not what was asked for
             return None
         state = with_candidates_again(state, self.after.chosen)
         return with_room_for_biases(state) or state
+
+    def _reason(self, unit: Unit, group: UnitGroup, form: Form, by: str) -> str:
+        """Explain why a unit has a format, with the values that it holds."""
+        return f"{group.reason(self.least, form, by)}; {_values_of(self.before, unit)}"
+
+
+def _values_of(state: State, unit: Unit) -> str:
+    """Say which values the tensors of a unit take, and how many of them are far smaller."""
+    assert state.calibration is not None
+    stats = [state.calibration[name] for name in unit.tensors]
+    low, high = min(float(s.min.min()) for s in stats), max(float(s.max.max()) for s in stats)
+    small, counted = 0, 0
+    for counts, width in ((s.counts, float(s.bin_width)) for s in stats if isinstance(s, Histogram)):
+        small += int(counts[: int(max(-low, high) / 100 / width)].sum())
+        counted += int(counts.sum())
+    share = f", {small / counted:.0%} of them within a hundredth of that" if counted else ""
+    return f"its values reach from {low:.3g} to {high:.3g}{share}"
 
 
 def keep_in_float(state: State, why: Mapping[Unit, str]) -> State:

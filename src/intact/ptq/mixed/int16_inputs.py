@@ -115,7 +115,9 @@ def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:
     assert state.calibration is not None
     wide, keys = WideUnits(state), {unit.key for unit in why}
     units = {unit.key: unit for unit in why}  # that are still to come
-    targets, statistics, reasons = list[Target](), dict(state.calibration), dict(state.bits16)
+    targets, reasons = list[Target](), dict(state.bits16)
+    data = [state.calibration, *(half.calibration for half in state.halves)]
+    statistics = [dict(calibration) for calibration in data]
     for target in state.targets:
         if target.site.role == "weight" or target.key not in keys:
             targets.append(target)
@@ -130,18 +132,20 @@ def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:
             widened = wide_activation(replace(sources[0], site=site, readers=tuple(readers)))
             targets.append(widened)
             reasons[widened.key] = why[unit]
-            if value not in statistics:
-                statistics[value] = _merge_statistics(state.calibration, sources)
+            for merged, calibration in zip(statistics, data, strict=True):
+                if value not in merged:
+                    merged[value] = _merge_statistics(calibration, sources)
     reason_by_node = {
         node: f"inputs of 16 bits: {reason}" for unit, reason in why.items() for node in unit.nodes
     }
     layers = tuple(with_reason(layer, reason_by_node, wide.layers) for layer in state.placement.layers)
     model = state.model.clone()
     note_reasons(model, reason_by_node)
+    calibration, *rests = (Calibration(s, d.provenance) for s, d in zip(statistics, data, strict=True))
     return replace(
-        state, model=model, targets=tuple(targets), bits16=reasons,
+        state, model=model, targets=tuple(targets), bits16=reasons, calibration=calibration,
         placement=replace(state.placement, layers=layers),
-        calibration=Calibration(statistics, state.calibration.provenance),
+        halves=tuple(replace(half, calibration=rest) for half, rest in zip(state.halves, rests, strict=True)),
     )  # fmt: skip
 
 

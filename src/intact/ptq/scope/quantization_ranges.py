@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from intact.calib import (
     Ends,
     Histogram,
     Range,
+    Stats,
     by_method,
+    configuration,
     configurations,
 )
 from intact.errors import CalibrationError, IntactError, QuantValueError
@@ -57,6 +59,7 @@ class Activations:
         members: dict[Key, list[Target]] = {}
         for target in targets:
             members.setdefault(target.key, []).append(target)
+        self._names = {key: _names_of(group) for key, group in members.items()}
         self._methods = {key: group[0].settings.method for key, group in members.items()}
         candidate_cache: CandidateCache = {} if cache is None else cache
         self._candidates = {
@@ -77,6 +80,21 @@ class Activations:
         """
         return configurations(self._candidates, self._methods, several=several)
 
+    def configuration_of(self, name: str, calibration: Calibration) -> Ranges:
+        """Return the ranges that a configuration has with other statistics, on the same grids.
+
+        Args:
+            name: As `configurations` has it.
+            calibration: Statistics of the same tensors.
+        """
+        refitted = {
+            key: candidates
+            if isinstance(candidates, PresetCandidates)
+            else replace(candidates, stats=_merged(self._names[key], calibration), _ranges={})
+            for key, candidates in self._candidates.items()
+        }
+        return configuration(refitted, self._methods, name)
+
     def with_too_few_values(self) -> dict[str, str]:
         """Return the tensors with too few values for the requested method, with that method."""
         return {
@@ -94,7 +112,7 @@ class Activations:
 def _candidates(
     group: Sequence[Target], calibration: Calibration, options: dict[str, Any], cache: CandidateCache
 ) -> Candidates:
-    names = list(dict.fromkeys(target.site.value for target in group))
+    names = _names_of(group)
     if (grid := group[0].settings.grid) is not None:
         spec = QuantSpec(Format.parse(group[0].format), symmetric=group[0].settings.symmetric)
         return PresetCandidates(f"tensor '{names[0]}'", spec, grid.ends)
@@ -130,6 +148,18 @@ class _ById:
 def _new_candidates(
     target: Target, names: Sequence[str], calibration: Calibration, options: dict[str, Any]
 ) -> Candidates:
+    stats = _merged(names, calibration)
+    spec = _activation_spec(target, stats)
+    return Candidates(f"tensor '{names[0]}'", stats, spec, options)
+
+
+def _names_of(group: Sequence[Target]) -> list[str]:
+    """Return the names of the tensors of a group, each once."""
+    return list(dict.fromkeys(target.site.value for target in group))
+
+
+def _merged(names: Sequence[str], calibration: Calibration) -> Stats:
+    """Return the statistics of tensors that share a range."""
     stats = calibration[names[0]]
     if len(names) > 1:
         stats = deepcopy(stats)
@@ -138,8 +168,7 @@ def _new_candidates(
                 stats.merge(calibration[name])  # type: ignore[arg-type]
             except IntactError as error:
                 raise error.at(f"tensor '{name}'") from error
-    spec = _activation_spec(target, stats)
-    return Candidates(f"tensor '{names[0]}'", stats, spec, options)
+    return stats
 
 
 def _activation_spec(target: Target, stats: Histogram | Range) -> QuantSpec:

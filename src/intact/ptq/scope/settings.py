@@ -133,20 +133,29 @@ class Settings:
         object.__setattr__(self, "bits16", _normalize_bits16(self.bits16))
         if self.bits16 != "never":
             self._require_16_bits()
-        object.__setattr__(self, "float_budget", self._resolve_budget())
+        self._check_budget()
 
-    def _resolve_budget(self) -> float:
-        """Return the float budget: the profile's by default, 0 where 16 bits are requested."""
+    def _check_budget(self) -> None:
         budget = self.float_budget
         if budget is None:
-            return (
-                FLOAT_BUDGET if profile_of(self.profile).name == "intact" and self.bits16 == "never" else 0.0
-            )
+            return
         if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget < inf:
             raise QuantValueError(
                 "float_budget", f"{budget!r:.60}", "a part of the time, 0 or more", "write 0.2 for a fifth"
             )
-        return float(budget)
+
+    @property
+    def has_gate(self) -> bool:
+        """Return whether every output has to reach `GATE_DB`, whatever that takes: where nobody said else."""
+        by_default = self.float_budget is None and self.bits16 == "never"
+        return by_default and profile_of(self.profile).name == "intact"
+
+    @property
+    def budget(self) -> float:
+        """The float budget: the profile's by default, 0 where 16 bits are requested."""
+        if self.float_budget is None:
+            return FLOAT_BUDGET if self.has_gate else 0.0
+        return float(self.float_budget)
 
     def _require_16_bits(self) -> None:
         """Refuse what cannot hold codes of 16 bits before the data are read."""

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from numpy.typing import NDArray
+
 from intact.graph import set_initializer
-from intact.ptq.measure.output_errors import Evaluator, lowest_sqnr, relative_error
+from intact.ptq.measure.holdout_halves import holdout_halves
+from intact.ptq.measure.output_errors import Errors, Evaluator, lowest_sqnr, relative_error, sum_errors
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_ranges import Activations
 from intact.ptq.stages.bias_correction import biases_after_correction
 from intact.ptq.stages.insert_qdq import feeds_of_ranges
 
 UNCORRECTED = "without corrected biases"
+
+
+def with_halves(state: State) -> State | None:
+    """Return `state` with the halves of its hold-out samples, or None where there are none."""
+    if not state.runs or state.calibration is None:
+        return None
+    tensors = [name for name in state.tensors_to_calibrate if name in state.calibration]
+    halves = holdout_halves(state.model, state.calibration, tensors, state.runs, has_run=state.has_run)
+    return replace(state, halves=halves)
 
 
 def with_candidates(state: State) -> State:
@@ -47,9 +60,23 @@ def with_best_ranges(state: State) -> State:
         if biases:
             errors[UNCORRECTED] = evaluator.errors(feeds[chosen], errors[chosen])
         state = replace(state, chosen=chosen, errors=errors)
+        corrected = not biases or relative_error(errors[chosen]) < relative_error(errors[UNCORRECTED])
+        unseen = _errors_of_halves(state, evaluator, biases if corrected else {})
+        state = replace(state, unseen=unseen)
     for name, array in feeds_of_ranges(state, state.ranges).items():
         set_initializer(model, name, array)
     return state
+
+
+def _errors_of_halves(state: State, evaluator: Evaluator, biases: Mapping[str, NDArray]) -> Errors:
+    """Return the errors on samples that the ranges of the chosen configuration do not know."""
+    assert state.chooser is not None
+    total = Errors()
+    for half in state.halves:
+        ranges = state.chooser.configuration_of(state.chosen, half.calibration)
+        feeds = feeds_of_ranges(state, ranges) | dict(biases)
+        total = sum_errors([evaluator.errors_of(feeds, half.runs)], total)
+    return total
 
 
 def error_of_chosen_ranges(state: State) -> float:
@@ -60,6 +87,11 @@ def error_of_chosen_ranges(state: State) -> float:
 def least_sqnr(state: State) -> float:
     """Return the signal to quantization noise ratio of the worst output, in dB."""
     return lowest_sqnr(state.errors[label(state)])
+
+
+def least_unseen_sqnr(state: State) -> float:
+    """Return that ratio on samples that ranges do not know; on all hold-out samples where these are few."""
+    return lowest_sqnr(state.unseen) if state.unseen else least_sqnr(state)
 
 
 def label(state: State) -> str:

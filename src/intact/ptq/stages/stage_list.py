@@ -17,7 +17,12 @@ from intact.progress import Progress
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.stages.bias_correction import with_bias_errors, with_corrected_biases, with_settled_biases
 from intact.ptq.stages.bias_overflow import with_room_for_biases
-from intact.ptq.stages.choose_ranges import error_of_chosen_ranges, with_best_ranges, with_candidates
+from intact.ptq.stages.choose_ranges import (
+    error_of_chosen_ranges,
+    with_best_ranges,
+    with_candidates,
+    with_halves,
+)
 from intact.ptq.stages.collect_statistics import with_statistics
 from intact.ptq.stages.cross_layer_equalization import (
     equalize_on_request,
@@ -95,6 +100,7 @@ STAGES = (
     Stage("round all weights", round_all_weights, "rounding"),
     Stage("room for biases", with_room_for_biases),
     Stage("bias errors", with_bias_errors, "bias_correction", in_place=True),
+    Stage("halves", with_halves),
     Stage("pairs", with_pairs, in_place=True),
     Stage("dynamic layers", write_dynamic_layers, in_place=True),
     Stage("best ranges", with_best_ranges, in_place=True),
