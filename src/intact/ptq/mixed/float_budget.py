@@ -161,7 +161,7 @@ def _reach_sqnr(
         return replace(otherwise, warnings=(*otherwise.warnings, warning)) if steps or by_turns else otherwise
     goal_within_reach = min(goal, most - _STOPS_DB)
     low, high = 0, len(steps)  # not enough, enough
-    middle = _expected_number(groups, steps, goal_within_reach)
+    middle = _predict_step_count(groups, steps, goal_within_reach)
     while high - low > 1:
         middle = min(max(middle, low + 1), high - 1)
         low, high = (low, middle) if ratio_with(middle) >= goal_within_reach else (middle, high)
@@ -169,7 +169,7 @@ def _reach_sqnr(
     return tried[high]
 
 
-def _expected_number(groups: Sequence[UnitGroup], steps: Sequence[PrecisionStep], goal: float) -> int:
+def _predict_step_count(groups: Sequence[UnitGroup], steps: Sequence[PrecisionStep], goal: float) -> int:
     """Return how many steps leave the error of `goal` dB, if errors of groups alone add up."""
     left = sum(group.error for group in groups)
     for number, step in enumerate(steps):

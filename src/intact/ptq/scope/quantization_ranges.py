@@ -90,7 +90,7 @@ class Activations:
         refitted = {
             key: candidates
             if isinstance(candidates, PresetCandidates)
-            else replace(candidates, stats=_merged(self._names[key], calibration), _ranges={})
+            else replace(candidates, stats=_merge_statistics(self._names[key], calibration), _ranges={})
             for key, candidates in self._candidates.items()
         }
         return configuration(refitted, self._methods, name)
@@ -148,7 +148,7 @@ class _ById:
 def _new_candidates(
     target: Target, names: Sequence[str], calibration: Calibration, options: dict[str, Any]
 ) -> Candidates:
-    stats = _merged(names, calibration)
+    stats = _merge_statistics(names, calibration)
     spec = _activation_spec(target, stats)
     return Candidates(f"tensor '{names[0]}'", stats, spec, options)
 
@@ -158,7 +158,7 @@ def _names_of(group: Sequence[Target]) -> list[str]:
     return list(dict.fromkeys(target.site.value for target in group))
 
 
-def _merged(names: Sequence[str], calibration: Calibration) -> Stats:
+def _merge_statistics(names: Sequence[str], calibration: Calibration) -> Stats:
     """Return the statistics of tensors that share a range."""
     stats = calibration[names[0]]
     if len(names) > 1:
