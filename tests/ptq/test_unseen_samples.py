@@ -59,15 +59,15 @@ def test_a_half_has_the_statistics_of_all_other_data() -> None:
     data = pixels(40, 1.0)
     state = with_statistics(prepare_state(perceptron(), data, Settings(progress=False)))
     assert state is not None and state.calibration is not None
-    runs = samples_of(data[:12])
+    runs = samples_of(data[:8])
     halves = holdout_halves(state.model, state.calibration, ["x", "y0.act"], runs, has_run=False)
-    for half, indices in zip(halves, (np.arange(0, 12, 2), np.arange(1, 12, 2)), strict=True):
+    for half, indices in zip(halves, (np.arange(0, 8, 2), np.arange(1, 8, 2)), strict=True):
         rest = with_statistics(
             prepare_state(perceptron(), np.delete(data, indices, 0), Settings(progress=False))
         )
         assert rest is not None and rest.calibration is not None
         counted, want = half.calibration["x"], rest.calibration["x"]
-        assert counted.count == want.count == 16 * 34
+        assert counted.count == want.count == 16 * 36
         np.testing.assert_allclose(counted.max, want.max, rtol=1e-3)
         np.testing.assert_allclose(counted.min, want.min, rtol=1e-3)
         assert {id(sample) for sample in half.runs} == {id(runs[index]) for index in indices}

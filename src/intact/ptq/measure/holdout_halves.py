@@ -18,7 +18,7 @@ from intact.ptq.data.parallel_runs import THREADS
 from intact.ptq.measure.holdout_samples import HoldoutSample, halves_of
 from intact.ptq.measure.layer_inputs import read_layer_inputs
 
-MOST_RUNS = 16
+MOST_RUNS = 8
 """Hold-out samples in both halves, at most: more take longer for the same decibels."""
 
 

@@ -136,6 +136,9 @@ def _reach_sqnr(
 ) -> State:
     """Raise as few groups as bring every output to `goal` dB, or near what is possible.
 
+    The number of steps is guessed by their errors, then bisected; within `_STOPS_DB` above `goal` that ends,
+    but for 16 bits that were asked for.
+
     Args:
         search: The model.
         groups: What can be raised.
@@ -154,18 +157,28 @@ def _reach_sqnr(
             tried[number] = search.after if proposal is None else search.run_last_stages(proposal)
         return search.ratio(tried[number])
 
-    most = ratio_with(len(steps))
-    if most < search.least + _WORTH_DB:
-        what = "bits16: 'auto' widens nothing" if by_turns else f"16 bits and float do not reach {goal:g} dB"
-        warning = f"{what}: it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
-        return replace(otherwise, warnings=(*otherwise.warnings, warning)) if steps or by_turns else otherwise
-    goal_within_reach = min(goal, most - _STOPS_DB)
+    number = max(1, _predict_step_count(groups, steps, goal))
+    least_ratio = goal
     low, high = 0, len(steps)  # not enough, enough
-    middle = _predict_step_count(groups, steps, goal_within_reach)
-    while high - low > 1:
-        middle = min(max(middle, low + 1), high - 1)
-        low, high = (low, middle) if ratio_with(middle) >= goal_within_reach else (middle, high)
+    while low < number < high and ratio_with(number) < goal:
+        low, number = number, (number + high + 1) // 2
+    high = min(number, high)
+    if high == len(steps) and (most := ratio_with(high)) < goal:
+        if most < search.least + _WORTH_DB:
+            what = (
+                "bits16: 'auto' widens nothing" if by_turns else f"16 bits and float do not reach {goal:g} dB"
+            )
+            warning = f"{what}: it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
+            return (
+                replace(otherwise, warnings=(*otherwise.warnings, warning))
+                if steps or by_turns
+                else otherwise
+            )
+        low, least_ratio = 0, min(goal, most - _STOPS_DB)
+    near = least_ratio if by_turns else least_ratio + _STOPS_DB
+    while high - low > 1 and ratio_with(high) > near:
         middle = (low + high) // 2
+        low, high = (low, middle) if ratio_with(middle) >= least_ratio else (middle, high)
     return tried[high]
 
 
