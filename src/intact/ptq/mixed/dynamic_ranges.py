@@ -25,7 +25,7 @@ NEAR_DB = 0.5
 """So near to the better of all static and all dynamic every output has to come."""
 
 _UNSEEN_DB = 3.0
-"""What an output may lose on samples that ranges do not know, before static ranges are to blame."""
+"""Loss on unseen samples that is put down to ranges of half of the data, not to static ranges."""
 
 _CHEAP = 0.03
 """Of the model's time: what all dynamic layers take more together without a search for fewer of them."""
