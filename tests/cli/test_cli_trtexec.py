@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
+from intact import trt
 from intact.calib import TrtCache
+from intact.cli.trtexec_options import ACCEPTED, FLAGS, REFUSED
+from intact.cli.verbs import trtexec
 from intact.trt.building import implicit_quantization
 
 QUICK = ("--duration=0", "--warmUp=0", "--iterations=2")
@@ -108,3 +113,35 @@ def test_mistakes_are_told(run, net: Path, words: tuple[str, ...], message: str)
     status, shown, err = run("trtexec", *(word.format(net=net) for word in words))
     assert status == 2
     assert message in shown + err
+
+
+def test_options_of_a_gpu_are_accepted_and_named(run, net: Path) -> None:
+    words = ("--noTF32", "--device=0", "--sparsity=enable", "--threads", "--inputIOFormats=fp32:chw", "--fp8")
+    status, shown, err = run("trtexec", f"--onnx={net}", *QUICK, *words)
+    assert (status, err) == (0, "")
+    for word in ("--noTF32 (floats are float32)", "--device=0 (no GPU", "--sparsity=enable", "--threads"):
+        assert word in shown.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("--uff=model.uff", "convert the model to ONNX"), ("--sparsity=force", "change the weights"),
+        ("--plugins=libmine.so", "intact.trt.plugin"), ("--layerOutputTypes=*:fp16", "are float32"),
+        ("--inputIOFormats=fp16:chw", "as the file"), ("--outputIOFormats=fp32:hwc8", "as the"),
+        ("--inputIOFormats=fp32:chw,fp32:chw", "one for each tensor"),
+        ("--stripWeights", "holds its weights"),
+    ],
+)  # fmt: skip
+def test_what_a_cpu_cannot_do_is_refused_by_name(run, net: Path, word: str, why: str) -> None:
+    status, shown, err = run("trtexec", f"--onnx={net}", *QUICK, word)
+    assert status == 2
+    assert why in shown + err
+    assert word.partition("=")[0] in shown + err
+
+
+def test_every_option_of_trtexec_has_one_meaning() -> None:
+    own = {name.removeprefix("--") for name in re.findall(r'"(--\w+)"', inspect.getsource(trtexec))}
+    assert not own & (FLAGS.keys() | ACCEPTED.keys() | REFUSED.keys())
+    assert not ACCEPTED.keys() & (FLAGS.keys() | REFUSED.keys()) and not FLAGS.keys() & REFUSED.keys()
+    assert {trt.BuilderFlag[name] for name in FLAGS.values()}

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import intact
+from intact.cli.trtexec_options import TrtexecCommand
 from intact.cli.verbs import (
     analyze,
     bench,
@@ -49,6 +50,9 @@ VERBS: dict[str, Callable[..., None]] = {
     "kernels": kernels.run,
     "trtexec": trtexec.run,
 }
+COMMANDS = {"trtexec": TrtexecCommand}
+"""Verbs that read their command line otherwise than typer does."""
+
 GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "cache": ("Translate between TensorRT's calibration caches and explicit Q/DQ files.", cache.VERBS),
     "ort": ("Programs that call onnxruntime: what became of their models.", onnxruntime_programs.VERBS),
@@ -74,7 +78,7 @@ def _table(verbs: dict[str, Callable[..., None]]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name, verb in verbs.items():
-        table.command(name)(verb)
+        table.command(name, cls=COMMANDS.get(name))(verb)
     return table
 
 

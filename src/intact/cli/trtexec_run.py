@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from intact.atomic import replacing
 from intact.cli.printing import say, show_table
 from intact.cli.shared_options import read_shapes
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.limits import BATCH_BYTES
 from intact.reading import read_bytes
 
@@ -60,6 +61,9 @@ class Request:
     workspace: int = 0
     explicit_batch: bool = False
     verbose: bool = False
+    input_formats: str = ""
+    output_formats: str = ""
+    builder_flags: Sequence[str] | None = None
 
 
 def execute(request: Request) -> None:
@@ -103,8 +107,14 @@ def _build(request: Request, onnx: Path, logger: trt.ILogger) -> bytes:
         raise FileFormatError(
             f"'{onnx}'", first, "a model that the parser takes", "intact check lists what to do"
         )
+    _require_formats("--inputIOFormats", request.input_formats, network.inputs)
+    _require_formats("--outputIOFormats", request.output_formats, network.outputs)
     if request.int8 or request.best:
         config.set_flag(trt.BuilderFlag.INT8)
+    for name in request.builder_flags or ():
+        if name not in trt.BuilderFlag.__members__:
+            raise QuantValueError("--builderFlag", repr(name), "a name of trt.BuilderFlag", "correct it")
+        config.set_flag(trt.BuilderFlag[name])
     if request.calib is not None:
         config.int8_calibrator = _cache_calibrator(request.calib)
     _add_profile(request, builder, network, config)
@@ -122,6 +132,27 @@ def _build(request: Request, onnx: Path, logger: trt.ILogger) -> bytes:
         with replacing(times) as new:
             new.write(cache.serialize())
     return serialized
+
+
+def _require_formats(option: str, text: str, tensors: Sequence[trt.ITensor]) -> None:
+    """Check that types and layouts are those of the tensors.
+
+    Raises:
+        UnsupportedError: Another type or layout, or more of them than there are tensors.
+    """
+    from intact import trt
+
+    types = {"fp32": trt.float32, "fp16": trt.float16, "bf16": trt.bfloat16, "int32": trt.int32,
+             "int64": trt.int64, "int8": trt.int8, "uint8": trt.uint8, "bool": trt.bool}  # fmt: skip
+    entries = [entry for entry in text.split(",") if entry]
+    for number, entry in enumerate(entries):
+        type_, _, layout = entry.rpartition(":")
+        tensor = tensors[number] if number < len(tensors) else None
+        if tensor is None or types.get(type_) != tensor.dtype or layout != "chw":
+            want = (
+                "one for each tensor, in order" if tensor is None else f"'{tensor.name}' as the file has it"
+            )
+            raise UnsupportedError(option, repr(entry), want, "leave the option out")
 
 
 def _add_profile(

@@ -58,6 +58,13 @@ _DumpOutput = Annotated[bool, typer.Option("--dumpOutput", help="Print the outpu
 _ExportOutput = Annotated[Path | None, typer.Option("--exportOutput", help="Outputs, JSON.", **_New)]
 _ExportTimes = Annotated[Path | None, typer.Option("--exportTimes", help="Every run's time, JSON.", **_New)]
 _Workspace = Annotated[int, typer.Option("--workspace", help="Accepted: the arena is as large as needed.")]
+_InputFormats = Annotated[
+    str, typer.Option("--inputIOFormats", help="Type and layout of each input: fp32:chw. Those of the file.")
+]
+_OutputFormats = Annotated[
+    str, typer.Option("--outputIOFormats", help="Type and layout of each output. Those of the file.")
+]
+_BuilderFlags = Annotated[list[str] | None, typer.Option("--builderFlag", hidden=True)]
 _ExplicitBatch = Annotated[bool, typer.Option("--explicitBatch", help="Accepted: it always is.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", help="Print everything that the builder says.")]
 
@@ -94,10 +101,14 @@ def run(
     workspace: _Workspace = 0,
     explicit_batch: _ExplicitBatch = False,
     verbose: _Verbose = False,
+    input_formats: _InputFormats = "",
+    output_formats: _OutputFormats = "",
+    builder_flags: _BuilderFlags = None,
 ) -> None:
     """Build an engine from an ONNX file, or load one; time it; say what became of each layer.
 
-    Options have trtexec's names. What it has beyond these is refused, with the nearest name.
+    Options have trtexec's names. Its others, of versions 8.6 to 11, are flags of the builder, without effect
+    on a CPU, or refused with a reason.
 
     Examples:
 

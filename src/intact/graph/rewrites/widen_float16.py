@@ -58,13 +58,23 @@ def widen_bfloat16(model: ir.Model) -> bool:
     """Convert bfloat16 values to float32, inputs and outputs too, in place.
 
     NumPy has no bfloat16, ONNX Runtime takes none from Python, and before opset 22 few operators do. Casts of
-    float32 to bfloat16 that nothing but Casts back read stay, as in `widen_float16`.
+    float32 to bfloat16 that nothing but Casts back read stay, as in `widen_float16`; so do those that make an
+    output, which is float32 behind them.
 
     Returns:
         Whether something was.
     """
+    casts = [value.producer() for value in dict.fromkeys(model.graph.outputs)]
+    rounded = [node for node in casts if node is not None and _rounds(node, _BRAIN)]
     names = _widen(model, _BRAIN)
     if names:
+        scene = Scene(model.graph)
+        for node in rounded:
+            x = node.inputs[0]
+            cast = scene.inserter(node).node(
+                "Cast", [x], f"{node.name}.rounded", dtype=_BRAIN, shape=node.outputs[0].shape, to=int(_BRAIN)
+            )
+            node.replace_input_with(0, cast)
         model.meta[_WIDENED] = frozenset(names)
     return bool(names)
 
@@ -131,6 +141,12 @@ def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
                 continue
             rounded |= _only_rounded(node.outputs[0])
     return rounded
+
+
+def _rounds(node: ir.Node, narrow: ir.DataType) -> bool:
+    """Return whether a node casts float32, or what has no type yet, to `narrow`."""
+    source = node.inputs[0] if is_op(node, "Cast") else None
+    return source is not None and source.dtype in (_SINGLE, None) and _cast_type(node) == narrow
 
 
 def _cast_type(node: ir.Node) -> int:
