@@ -127,5 +127,5 @@ class TrtexecCommand(TyperCommand):
 def _changes_nothing(option: str, value: str) -> bool:
     if option not in _BY_VALUE:
         return False
-    endings, _ = _BY_VALUE[option]
-    return bool(value) and all(entry.endswith(endings) for entry in value.split(","))
+    harmless, _ = _BY_VALUE[option]
+    return bool(value) and all(entry.endswith(harmless) for entry in value.split(","))
