@@ -119,6 +119,7 @@ def quantize(
             runs, in blocks of 64, as MatMulNBits of `accuracy_level` 4. "auto": where that brings the outputs
             of the hold-out samples closer, for as few layers as come within 0.5 dB of all of them; for the
             profile "intact", unless `activations` names a format (docs/decisions/0068-dynamic-ranges.md).
+            Unless False, embedding tables of 1 MB and more become GatherBlockQuantized of int8 rows there.
         options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`, `least_values`: of
             how many values entropy chooses, and percentile at 99.99 (16384); of fewer the range is whole.
     Returns:

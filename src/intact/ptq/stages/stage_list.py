@@ -30,6 +30,7 @@ from intact.ptq.stages.cross_layer_equalization import (
     reason_against_second_pass,
 )
 from intact.ptq.stages.dynamic_layers import write_dynamic_layers
+from intact.ptq.stages.embedding_tables import write_embedding_tables
 from intact.ptq.stages.insert_qdq import with_pairs, with_weights
 from intact.ptq.stages.proposal_scores import error_by_held_runs, error_by_statistics
 from intact.ptq.stages.rounding_boundaries import with_cleared_boundaries
@@ -101,6 +102,7 @@ STAGES = (
     Stage("room for biases", with_room_for_biases),
     Stage("bias errors", with_bias_errors, "bias_correction", in_place=True),
     Stage("halves", with_halves),
+    Stage("embedding tables", write_embedding_tables, in_place=True),
     Stage("pairs", with_pairs, in_place=True),
     Stage("dynamic layers", write_dynamic_layers, in_place=True),
     Stage("best ranges", with_best_ranges, in_place=True),
