@@ -15,12 +15,11 @@ from intact.graph.infer.data_dependent_shapes import forget_sizes_of_outputs, fo
 from intact.graph.infer.fold_dequantizers import fold_dequantizers
 from intact.graph.qdq.batchnorm import BATCHNORM as BATCHNORM
 from intact.graph.qdq.code_bounds import CODE_BOUNDS
-from intact.graph.qdq.contrib_pairs import CONTRIB_PAIRS
+from intact.graph.qdq.contrib_pairs import CONTRIB_PAIRS, TENSORRT_PAIRS
 from intact.graph.qdq.int4_codes import FOUR_BITS as FOUR_BITS
 from intact.graph.qdq.integer_layers import INT8_WEIGHTS, INTEGER
 from intact.graph.qdq.qoperators import QOPERATORS
 from intact.graph.qdq.strip_qdq import strip_dynamic
-from intact.graph.qdq.tensorrt_pairs import TENSORRT_PAIRS
 from intact.graph.qdq.weight_moves import move_stored_weights
 from intact.graph.rewrites.decompose_attention import ATTENTION as ATTENTION
 from intact.graph.rewrites.decompose_contrib import (
@@ -34,16 +33,15 @@ from intact.graph.rewrites.decompose_contrib import (
 from intact.graph.rewrites.einsum import EINSUM
 from intact.graph.rewrites.fuse_maxima import FUSE_PADS, FUSE_STACKED_MAX
 from intact.graph.rewrites.gathered_codes import GATHERED_CODES
-from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
 from intact.graph.rewrites.hoist_epilogue import HOIST_EPILOGUE
 from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.inline_sequences import SEQUENCES
 from intact.graph.rewrites.long_indices import LONG_INDICES
+from intact.graph.rewrites.matmul_operands import GATHERED_MATMUL, VECTOR_PRODUCTS
 from intact.graph.rewrites.recurrence.loops import LOOPS
 from intact.graph.rewrites.rewrite import Pass, Stage, run_stages, silent
 from intact.graph.rewrites.rotary_embedding import ROTARY
 from intact.graph.rewrites.sklearn_operators import ML
-from intact.graph.rewrites.vector_products import VECTOR_PRODUCTS
 from intact.graph.rewrites.widen_float16 import widen_float16
 
 INLINE = Pass("write out functions of the file", inline_functions, shapes=True)

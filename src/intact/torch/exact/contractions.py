@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from intact.graph.rewrites import EinsumProduct, expand_ellipsis, merge_shape, split_products
 from intact.torch.exact.elementwise import NoEngineStep
 
-__all__ = ["addmv", "bilinear", "einsum", "inner", "tensordot"]
+__all__ = ["CONTRACTIONS"]
 
 
 def einsum(equation: Any, *operands: Any) -> Tensor:
@@ -138,3 +138,10 @@ def _answer(x: Tensor, axes: str, answer: str, *, sums: bool) -> Tensor:
         x = x.sum(gone) if sums else x.squeeze(gone)
     permutation = [axes_left.index(axis) for axis in answer]
     return x if permutation == sorted(permutation) else x.permute(permutation)
+
+
+CONTRACTIONS: dict[str, Callable[..., Tensor]] = {
+    **dict.fromkeys(("mv", "dot", "vdot"), torch.matmul),
+    "addmv": addmv, "bilinear": bilinear, "einsum": einsum, "inner": inner, "tensordot": tensordot,
+}  # fmt: skip
+"""Name of a torch function -> the calls that it consists of."""

@@ -465,15 +465,7 @@ def _with_alpha(function: Callable[[Any, Any], Tensor]) -> Handler:
 
 DECOMPOSED: dict[str, Handler] = {
     name: _decompose(name) for name in ("scaled_dot_product_attention", "glu", "addcmul", "addcdiv", "lerp")
-} | {
-    "embedding_bag": compose_embedding_bag,
-    **dict.fromkeys(("mv", "dot", "vdot"), torch.matmul),
-    "addmv": contractions.addmv,
-    "bilinear": contractions.bilinear,
-    "einsum": contractions.einsum,
-    "inner": contractions.inner,
-    "tensordot": contractions.tensordot,
-}
+} | {"embedding_bag": compose_embedding_bag, **contractions.CONTRACTIONS}
 """Functions that consist of calls of others, each of which has a handler or is torch's own."""
 
 HANDLERS: dict[str, Handler] = {

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from tests.onnx_models import onnx_model
 
 from intact import graph
-from intact.graph.rewrites.gathered_matmul import GATHERED_MATMUL
+from intact.graph.rewrites.matmul_operands import GATHERED_MATMUL
 
 E, K, N = 3, 6, 5
 """Matrices, rows of each, columns of each."""
