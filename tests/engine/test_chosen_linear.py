@@ -119,7 +119,7 @@ def test_files_cannot_say_what_does_not_fit():
     plan, _ = apart(4, 24, 32, (6,), 1, (SIGNED, None), random_groups(4, 6))
     (step,) = choose_rows(plan).steps
     assert isinstance(step, ChosenLinear)
-    with pytest.raises(FileFormatError, match="as many parts of 96 columns"):
+    with pytest.raises(FileFormatError, match=r"groups 5, weight\[0\] 96, want as many columns"):
         check_limits(
             replace(choose_rows(plan), steps=(replace(step, groups=5),)),
             {name: (array.dtype.name, array.shape) for name, array in plan.constants.items()},

@@ -92,7 +92,7 @@ def _plan(**more) -> tuple[Plan, dict]:
 
 
 @pytest.mark.parametrize(("more", "message"), [
-    ({"groups": 4}, "a divisor of 6"),
+    ({"groups": 4}, r"groups 4, weight\[0\] 6, want groups that divide"),
     ({"output_padding": (0, -1)}, "no sizes below 0"),
     ({"strides": (0, 1)}, "strides"),
 ], ids=["groups", "padding", "strides"])  # fmt: skip

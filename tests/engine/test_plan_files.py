@@ -392,7 +392,7 @@ HOSTILE = {
     ),
     "infinity": (put("steps", 1, "ending", "high", value=float("inf")), "ending.high: got inf"),
     "another mode": (put("steps", 3, "mode", value="min"), "got 'min', want one of 'average', 'max'"),
-    "negative groups": (put("steps", 1, "groups", value=-1), "step 'conv': got -1 groups"),
+    "negative groups": (put("steps", 1, "groups", value=-1), "step 'conv': got groups -1, "),
     "a stride of 0": (put("steps", 1, "strides", value=[0, 1]), "strides and dilations above 0"),
     "negative pads": (put("steps", 1, "pads", value=[-1, 0, 0, 0]), "pads of 0 or more"),
     "no such axis": (put("steps", 6, "axis", value=4), "axis 4"),

@@ -9,7 +9,7 @@ import numpy as np
 from tests.fuzz.layers import MOST, finish
 from tests.fuzz.net import WILD, Impossible, Net, Real
 
-from intact.engine.steps.products.block_linear import misfit
+from intact.engine.steps.base.block_constants import misfit
 from intact.graph import ops
 from intact.numerics import code_values, join_stream
 

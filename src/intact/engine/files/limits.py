@@ -11,6 +11,7 @@ from math import isfinite
 from intact.engine.plan import Plan
 from intact.engine.steps import STRING, Codes, Epilogue, Step, Tensor
 from intact.engine.steps.base.checker import Arrays, Checker, wrong
+from intact.engine.steps.base.rules import check_rules
 from intact.engine.steps.base.wiring import reads, writes
 
 DTYPES = (
@@ -42,6 +43,7 @@ def check_limits(plan: Plan, arrays: Arrays) -> None:
         epilogue = getattr(step, "epilogue", None)
         if isinstance(epilogue, Epilogue):
             checker.record(epilogue)
+        check_rules(step, checker)
         step.check(checker)
 
 

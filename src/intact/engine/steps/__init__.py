@@ -1,9 +1,9 @@
 """The steps of an integer model: what it does, one record for each kernel call, with no shape fixed.
 
 Each kind has one file, its home: which tensors and constants it names (typed fields, from which wiring,
-renaming, checks and the file format follow), what else a file may not say (`check`), the sizes of what it
-makes (`output_shape`), and its meaning in plain NumPy (`evaluate`). A backend adds how it runs: for CPUs
-`csrc/engine/kinds` has a file of the same name for each kind.
+renaming, checks and the file format follow), what else a file may not say and the sizes of what it makes
+(`rules`, which native code reads too), and its meaning in plain NumPy (`evaluate`). A backend adds how it
+runs: for CPUs `csrc/engine/kinds` has a file of the same name for each kind.
 
 All axes, pads and shapes are in ONNX's order (N, C, H, W); where bytes lie is a backend's business. Codes
 are read and written as `Codes` says. A step that computes in floats takes codes or float32 on every input and

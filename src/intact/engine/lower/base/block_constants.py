@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import PlanBuilder
-from intact.engine.steps.products.block_linear import misfit
+from intact.engine.steps.base.block_constants import misfit
 from intact.numerics import TABLE_SIZE, BlockWeights, join_stream, split_levels, with_table
 
 _FIRST = 64  # elements that are compared before all are

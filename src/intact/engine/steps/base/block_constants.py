@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.wiring import Const
 
 MOST_BLOCK_ELEMENTS = 2**24
+UNIT = 8
+"""Elements of the smallest block, which kernels multiply together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,30 +45,20 @@ class BlockConstants:
     sub_minima: Annotated[str, Const("int8", 2)] = ""
     table: Annotated[str, Const("float32", 1)] = ""
 
-    def check_weights(self, checker: Checker) -> None:
-        """Refuse constants whose sizes do not fit each other."""
-        codes = checker.sizes(self.weight)
-        checker.that(2 <= self.bits <= 8, f"{self.bits} bits", "2 to 8")
-        sizes = self.inputs, self.block
-        checker.that(min(sizes) > 0 and self.inputs <= MOST_BLOCK_ELEMENTS, sizes, "blocks of elements")
-        row = -(-self.inputs * self.bits // 8)
-        checker.that(0 < codes[0] <= MOST_BLOCK_ELEMENTS and codes[1] == row, codes, f"rows of {row} bytes")
-        if self.table:
-            size = checker.sizes(self.table)
-            checker.that(
-                (size, self.bits) == ((numerics.TABLE_SIZE,), 4), size, "16 values of codes of 4 bits"
-            )
-            checker.that(not self.zero_points, f"'{self.zero_points}'", "no zero points of places in a table")
-        blocks = codes[0], -(-self.inputs // self.block)
-        checker.that(bool(self.minima or not self.sub_minima), f"'{self.sub_minima}'", "none without minima")
-        for floats, integers in ((self.scales, self.sub_scales), (self.minima, self.sub_minima)):
-            if integers:
-                supers = checker.sizes(floats)
-                divides = supers[0] == blocks[0] and supers[1] > 0 and blocks[1] % supers[1] == 0
-                checker.that(divides, supers, f"one for as many of {blocks} blocks each")
-        ranges = (self.zero_points, self.sub_scales or self.scales, self.sub_minima or self.minima)
-        for name in filter(None, ranges):
-            checker.that(checker.sizes(name) == blocks, f"'{name}'", f"{blocks}, one for each block")
+    rules: ClassVar[str] = """
+        2 <= bits <= 8 | 2 to 8 bits
+        0 < inputs <= 2 ** 24 and block > 0 | blocks of elements
+        0 < weight[0] <= 2 ** 24 and weight[1] == ceil_div(inputs * bits, 8) | packed codes for each row
+        not table or table[0] == 16 and bits == 4 | 16 values of codes of 4 bits
+        not table or not zero_points | no zero points of places in a table
+        minima or not sub_minima | no integers of minima that there are not
+        blocks = [weight[0], ceil_div(inputs, block)]
+        [*(sub_scales or scales)] == blocks | a scale for each block
+        not sub_scales or supers_fit(scales, blocks) | super-blocks of as many blocks each
+        not minima or [*(sub_minima or minima)] == blocks | a minimum for each block
+        not sub_minima or supers_fit(minima, blocks) | super-blocks of as many blocks each
+        not zero_points or [*zero_points] == blocks | a zero point for each block
+    """
 
     def weights(
         self, array_of: Callable[[str], NDArray[Any]], rows: NDArray[np.int64] | None = None
@@ -100,3 +91,15 @@ class BlockConstants:
             super_minima=None if sub_minima is None else minima,
         )  # fmt: skip
         return numerics.join_levels(weights)
+
+
+def misfit(inputs: int, block: int, x_block: int) -> str:
+    """Say why kernels do not multiply such blocks; "" where they do."""
+    small, large = sorted(min(size, inputs) for size in (block, x_block))
+    if large < inputs and large % small:
+        return f"blocks of {block} and {x_block}, of which neither is a part of the other"
+    if small < inputs and (small % UNIT or (large < inputs and large % UNIT)):
+        return f"blocks of {small}, which is no multiple of {UNIT}"
+    if small * 255 * 255 >= 2**31:
+        return f"blocks of {small}, whose sums may leave int32"
+    return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -94,18 +94,21 @@ class Checker:
         """Check that these tensors hold codes of one grid, or none."""
         self.that(self.grid(a) == self.grid(b), f"'{a}', '{b}'", "one grid")
 
-    def index(self, name: str) -> None:
-        """Check that this tensor holds indices."""
-        self.that(self.dtype(name) in ("int64", "int32"), name, "int32 or int64")
+    def types(self, names: Sequence[str], dtypes: Sequence[str]) -> None:
+        """Check that these tensors are each of one of these dtypes."""
+        one_of = "one of " if len(dtypes) > 2 else ""
+        for name in names:
+            dtype = self.dtype(name)
+            self.that(dtype in dtypes, f"{dtype} in '{name}'", one_of + " or ".join(dtypes))
 
-    def axis(self, name: str, axis: int) -> None:
-        """Check that this tensor has such an axis, counted from the front."""
-        (rank,) = self.rank(name)
-        self.that(0 <= axis < rank, f"axis {axis}", f"one of {rank} axes")
+    def ranks(self, rank: int, *names: str) -> None:
+        """Check that these tensors have this rank."""
+        ranks = self.rank(*names)
+        self.that(set(ranks) <= {rank}, f"ranks {ranks} of {', '.join(names)}", f"rank {rank}")
 
-    def per_axis(self, names: tuple[str, ...], *lists: tuple[Any, ...]) -> None:
+    def per_axis(self, x: str, y: str, *lists: Sequence[Any]) -> None:
         """Check that these tensors have one rank, and these lists an entry for each axis."""
-        ranks = (*self.rank(*names), *(len(entries) for entries in lists))
+        ranks = (*self.rank(x, y), *(len(entries) for entries in lists))
         self.that(len(set(ranks)) == 1, ranks, "one rank for both, and an entry for each axis")
 
 

@@ -47,7 +47,7 @@ def check_scattered(checker: Checker, x: str, index: str, updates: str, y: str, 
     Raises:
         FileFormatError: Names the step.
     """
-    checker.index(index)
+    checker.types([index], ("int32", "int64"))
     checker.one_dtype(x, updates, y)
     checker.that(reduction in SCATTER_REDUCTIONS, reduction, f"one of {', '.join(SCATTER_REDUCTIONS)}")
     dtype = checker.dtype(x)

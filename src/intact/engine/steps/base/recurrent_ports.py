@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Read, Write
 
@@ -44,33 +42,27 @@ class RecurrentPorts:
     last_c: Write = ""
     batch_first: bool = False
 
-    def check_ports(self, checker: Checker, cell: str) -> None:
-        """Refuse weights, states and lengths that no layer of this cell has."""
-        directions, rows, hidden = shape = checker.sizes(self.weight)
-        fits = directions == len(self.reverse) > 0 and rows == numerics.GATES[cell] * hidden > 0
-        checker.that(fits, shape, "weights of each direction, gate and state")
-        states = [name for name in (self.h, self.c, self.last_h, self.last_c) if name]
-        checker.that(set(checker.rank(self.x, *states)) == {3}, (self.x, *states), "tensors of rank 3")
-        checker.floats(self.x)
-        checker.that(bool(self.y or self.last_h or self.last_c), "no outputs", "some")
-        checker.that(not (self.c or self.last_c) or cell == "lstm", cell, "a cell with two states")
-        if self.y:
-            checker.that(checker.rank(self.y) == (4,), self.y, "a tensor of rank 4")
-        if self.lengths:
-            is_vector = checker.rank(self.lengths) == (1,) and checker.dtype(self.lengths) == "int32"
-            checker.that(is_vector, self.lengths, "int32 of rank 1")
-
-    def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
-        directions, rows, hidden = sizes.of(self.weight)
-        steps, batch, width = self._steps_first(sizes.of(self.x))
-        if width != directions * rows:
-            raise mismatch(self.x, f"size {width} in its last dimension", f"{directions * rows}")
-        state = self._batch_first((directions, batch, hidden))
-        for name, wanted in ((self.h, state), (self.c, state), (self.lengths, (batch,))):
-            if name and sizes.of(name) != wanted:
-                raise mismatch(name, f"shape {sizes.of(name)}", f"{wanted}")
-        every = self._batch_first((steps, directions, batch, hidden))
-        return tuple(shape for name, shape in zip(self._outputs, (every, state, state), strict=True) if name)
+    rules: ClassVar[str] = """
+        weight[0] == len(reverse) and min(weight) > 0 | weights of each direction, gate and state
+        weight[1] == gates * weight[2] | weights of each direction, gate and state
+        ranks(3, x, h, c, last_h, last_c)
+        floats(x)
+        y or last_h or last_c | outputs
+        gates == 4 or not c and not last_c | a cell with two states
+        ranks(4, y)
+        ranks(1, lengths)
+        types(lengths, 'int32')
+        batch = x[0] if batch_first else x[1]
+        steps = x[1] if batch_first else x[0]
+        state = [batch, weight[0], weight[2]] if batch_first else [weight[0], batch, weight[2]]
+        fits x: x[2] == weight[0] * weight[1] | as many columns as all gates have
+        fits h: not h or [*h] == state | a state for each direction and sequence
+        fits c: not c or [*c] == state | a state for each direction and sequence
+        fits lengths: not lengths or [*lengths] == [batch] | a length for each sequence
+        sizes y: [batch, steps, weight[0], weight[2]] if batch_first else [steps, weight[0], batch, weight[2]]
+        sizes last_h: state
+        sizes last_c: state
+    """
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         steps, batch, _ = self._steps_first(shape_of(self.x))
@@ -94,10 +86,6 @@ class RecurrentPorts:
     @property
     def _outputs(self) -> tuple[str, str, str]:
         return self.y, self.last_h, self.last_c
-
-    def _batch_first(self, shape: Shape) -> Shape:
-        """Return sizes with the batch last but one, as they are in ONNX."""
-        return (shape[-2], *shape[:-2], shape[-1]) if self.batch_first else shape
 
     def _steps_first(self, shape: Shape) -> Shape:
         return (*shape[1:-1], shape[0], shape[-1]) if self.batch_first else shape

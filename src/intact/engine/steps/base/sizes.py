@@ -36,6 +36,10 @@ class Sizes:
         """Return a tensor's sizes, or a constant's."""
         return self.shapes[name] if name in self.shapes else self._constant(name)
 
+    def rank(self, name: str) -> int:
+        """Return the rank of a tensor, or of a constant."""
+        return len(self._tensors[name].shape if name in self._tensors else self._constant(name))
+
     def dtype(self, name: str) -> str:
         """Return a tensor's dtype."""
         return self._tensors[name].dtype

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from intact.engine.steps.base.checker import Checker
+from intact.engine.steps.base.rules import check_sizes, sizes_by_rules
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.tensors import Shape
@@ -26,18 +27,21 @@ class Step:
     native: ClassVar[bool] = True
     """True where kernels run the step, rather than Python or ONNX Runtime."""
 
+    rules: ClassVar[str] = ""
+    """What a plan may say, and the sizes of the outputs (`base.rules`)."""
+
     name: str
     nodes: tuple[str, ...]
 
     def check(self, checker: Checker) -> None:
-        """Refuse contents that no lowering writes, beyond what the types of the fields exclude.
+        """Refuse contents that no lowering writes, beyond what rules and the types of fields exclude.
 
         Raises:
             FileFormatError: Names the step.
         """
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        """Return the sizes of the one output; by default those of the first input.
+        """Return the sizes of the one output where no rule says them; by default those of the first input.
 
         Raises:
             QuantValueError: The sizes that it reads do not fit each other.
@@ -50,7 +54,8 @@ class Step:
         Raises:
             QuantValueError: As for `output_shape`.
         """
-        return (self.output_shape(sizes),)
+        check_sizes(self, sizes)
+        return sizes_by_rules(self, sizes) or (self.output_shape(sizes),)
 
     def evaluate(self, run: Run) -> None:
         """Compute it as `numerics` says: its meaning, which every backend equals. NORMATIVE."""

@@ -79,11 +79,12 @@ class Field:
 def fields_of(record: object) -> tuple[Field, ...]:
     """Return the fields of names of a record, in order; not those of records within it."""
     kind: Any = type(record)
-    return _fields_of(kind)
+    return fields_of_kind(kind)
 
 
 @cache
-def _fields_of(kind: Any) -> tuple[Field, ...]:
+def fields_of_kind(kind: Any) -> tuple[Field, ...]:
+    """Return the fields of names of a kind of record."""
     hints = get_type_hints(kind, include_extras=True)
     wired = []
     for entry in fields(kind):

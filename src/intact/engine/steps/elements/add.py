@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, broadcast
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 
 
@@ -24,11 +21,10 @@ class Add(Step):
     low: int | None = None
     high: int | None = None
 
-    def check(self, checker: Checker) -> None:
-        checker.codes(self.a, self.b, self.y)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        return broadcast(self.b, sizes.of(self.a), sizes.of(self.b))
+    rules = """
+        codes(a, b, y)
+        sizes y: broadcast(a, b)
+    """
 
     def evaluate(self, run: Run) -> None:
         out = run.codes(self.y)

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, broadcast
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
 from intact.numerics import apply_slope, maximum, minimum
 
@@ -35,8 +33,10 @@ class Binary(Step):
     b: Operand
     y: Write
 
-    def output_shape(self, sizes: Sizes) -> Shape:
-        return broadcast(self.b, sizes.of(self.a), sizes.of(self.b))
+    rules = """
+        function in ('add', 'sub', 'mul', 'div', 'max', 'min', 'slope') | a function of two floats
+        sizes y: broadcast(a, b)
+    """
 
     def evaluate(self, run: Run) -> None:
         with np.errstate(all="ignore"):

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 
 
@@ -31,24 +28,18 @@ class DynamicQuantize(Step):
     zero_points: Write = ""
     block: int = 0
 
-    def check(self, checker: Checker) -> None:
-        checker.floats(self.x, self.scales)
-        checker.that(self.block >= 0, f"a block of {self.block}", "0 or more elements")
-        checker.one_rank(self.x, self.y)
-        dtype = checker.dtype(self.y)
-        expected = "uint8" if self.zero_points else "int8"
-        checker.that(dtype == expected, dtype, expected)
-        rank = checker.rank(self.x)[0] if self.block else 0
-        for name in filter(None, (self.scales, self.zero_points)):
-            checker.that(checker.rank(name) == (rank,), f"'{name}'", f"rank {rank}")
-        if self.zero_points:
-            dtype = checker.dtype(self.zero_points)
-            checker.that(dtype == "uint8", dtype, "uint8")
-
-    def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
-        shape = sizes.of(self.x)
-        ranges: Shape = (*shape[:-1], -(-shape[-1] // self.block)) if self.block else ()
-        return (shape, ranges, ranges) if self.zero_points else (shape, ranges)
+    rules = """
+        floats(x, scales)
+        block >= 0 | 0 or more elements
+        one_rank(x, y)
+        dtype(y) == ('uint8' if zero_points else 'int8') | int8, or uint8 with zero points
+        ranks(rank(x) if block else 0, scales, zero_points)
+        not zero_points or dtype(zero_points) == 'uint8' | zero points of uint8
+        ranges = [*x[:-1], ceil_div(x[-1], block)] if block else []
+        sizes y: x
+        sizes scales: ranges
+        sizes zero_points: ranges
+    """
 
     def evaluate(self, run: Run) -> None:
         x, block = run.array(self.x), self.block or None

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Annotated
 
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, broadcast
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Reads, Write
 from intact.numerics import ELEMENTWISE, elementwise, takes
 
@@ -27,16 +24,16 @@ class Elementwise(Step):
     xs: Annotated[tuple[str, ...], Reads(constant=True)]
     y: Write
 
+    rules = """
+        sizes y: broadcast(*xs)
+    """
+
     def check(self, checker: Checker) -> None:
         operation = ELEMENTWISE.get(self.operation)
         checker.that(operation is not None, self.operation, f"one of {', '.join(ELEMENTWISE)}")
         read, output_dtype = tuple(checker.dtype(name) for name in self.xs), checker.dtype(self.y)
         got = f"{self.operation} of {', '.join(read)} that makes {output_dtype}"
         checker.that(takes(self.operation, read, output_dtype), got, "dtypes that the operation knows")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        first, *rest = self.xs
-        return reduce(lambda shape, name: broadcast(name, shape, sizes.of(name)), rest, sizes.of(first))
 
     def evaluate(self, run: Run) -> None:
         dtype = run.tensors[self.y].dtype

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
@@ -18,9 +17,10 @@ class Quantize(Step):
     x: Read
     y: Write
 
-    def check(self, checker: Checker) -> None:
-        checker.floats(self.x)
-        checker.codes(self.y)
+    rules = """
+        floats(x)
+        codes(y)
+    """
 
     def evaluate(self, run: Run) -> None:
         run.write_real(self.y, run.real(self.x))

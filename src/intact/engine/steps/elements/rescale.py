@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
@@ -22,8 +21,9 @@ class Rescale(Step):
     x: Read
     y: Write
 
-    def check(self, checker: Checker) -> None:
-        checker.codes(self.x, self.y)
+    rules = """
+        codes(x, y)
+    """
 
     def evaluate(self, run: Run) -> None:
         run.write_codes(self.y, rescale_to(run, self.x, self.y))

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
@@ -38,23 +37,17 @@ class Rotary(Step):
     heads: int
     interleaved: bool = False
 
-    def check(self, checker: Checker) -> None:
-        checker.floats(self.x, self.y)
-        checker.index(self.last)
-        ranks = checker.rank(self.x, self.y)
-        checker.that(ranks == (3, 3), ranks, "rank 3")
-        (rank,) = checker.rank(self.last)
-        checker.that(rank in (1, 2), f"positions of rank {rank}", "one number for each sequence")
-        tables = checker.sizes(self.cosines), checker.sizes(self.sines)
-        checker.that(tables[0] == tables[1], tables, "a sine for each cosine")
-        checker.that(0 < self.heads <= 2**24, f"{self.heads} heads", "1 or more")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x, pairs = sizes.of(self.x), sizes.of(self.cosines)[1]
-        if x[2] % self.heads or x[2] // self.heads < 2 * pairs:
-            raise mismatch(self.x, f"{x[2]} columns", f"{self.heads} heads of {2 * pairs} or more")
-        check_last(sizes, self.last, x[0])
-        return x
+    rules = """
+        floats(x, y)
+        ranks(3, x, y)
+        types(last, 'int32', 'int64')
+        1 <= rank(last) <= 2 | one number for each sequence
+        [*cosines] == [*sines] | a sine for each cosine
+        0 < heads <= 2 ** 24 | 1 or more heads
+        fits x: x[2] % heads == 0 and x[2] // heads >= 2 * cosines[1] | heads as long as their pairs
+        fits last: last[0] == x[0] and (rank(last) == 1 or last[1] == 1) | a position for each sequence
+        sizes y: x
+    """
 
     def check_positions(self, shape_of: Callable[[str], Shape], last: NDArray[Any], where: str) -> None:
         """Refuse tokens whose position has no angle.

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.dims import Dim, values_of
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Write
 
 
@@ -28,13 +25,11 @@ class SizeVector(Step):
     y: Write
     sizes: tuple[Dim, ...]
 
-    def check(self, checker: Checker) -> None:
-        (rank,) = checker.rank(self.y)
-        checker.that(checker.dtype(self.y) == "int64", checker.dtype(self.y), "int64")
-        checker.that(rank == 1 or (rank == 0 and len(self.sizes) == 1), f"{rank} axes", "a vector, or a size")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        return (len(self.sizes),) if sizes.partial_shape(self.y) else ()
+    rules = """
+        types(y, 'int64')
+        rank(y) == 1 or rank(y) == 0 and len(sizes) == 1 | a vector, or a size
+        sizes y: [len(sizes)] if rank(y) else []
+    """
 
     def evaluate(self, run: Run) -> None:
         """Look the sizes up; errors as for `values_of`."""

@@ -9,9 +9,8 @@ import numpy as np
 from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Codes, Shape
+from intact.engine.steps.base.tensors import Codes
 from intact.engine.steps.base.wiring import Read, Write
 from intact.engine.steps.elements.fake_quantize import within_format
 from intact.spec import Format, QuantSpec
@@ -40,20 +39,22 @@ class SplitQuantize(Step):
     scale: float
     zero_point: int
 
+    rules = """
+        floats(x)
+        sizes high: x
+        sizes low: x
+    """
+
     @property
     def spec(self) -> QuantSpec:
         """The grid as `numerics` describes it."""
         return QuantSpec(Format.parse(self.format), symmetric=self.zero_point == 0)
 
     def check(self, checker: Checker) -> None:
-        checker.floats(self.x)
         within_format(checker, FORMATS, self.format, self.scale, self.zero_point)
         high, low = split_codes(self.format, self.scale, self.zero_point)
         for name, codes in ((self.high, high), (self.low, low)):
             checker.that(checker.grid(name) == codes, f"{checker.grid(name)} in '{name}'", f"{codes}")
-
-    def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
-        return sizes.of(self.x), sizes.of(self.x)
 
     def evaluate(self, run: Run) -> None:
         codes = numerics.quantize(run.real(self.x), np.float32(self.scale), self.zero_point, self.spec)

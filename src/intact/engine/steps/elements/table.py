@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Const, Read, Write
@@ -26,9 +25,10 @@ class Table(Step):
     y: Write
     table: Annotated[str, Const("uint8", 1)]
 
-    def check(self, checker: Checker) -> None:
-        checker.that(checker.sizes(self.table) == (256,), self.table, "256 entries")
-        checker.codes(self.x, self.y)
+    rules = """
+        table[0] == 256 | 256 entries
+        codes(x, y)
+    """
 
     def evaluate(self, run: Run) -> None:
         x = run.array(self.x).astype(np.int32) + run.codes(self.x).offset

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.steps.base.block_constants import BlockConstants
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
@@ -33,15 +31,12 @@ class BlockGather(BlockConstants, Step):
     index: Operand
     y: Write
 
-    def check(self, checker: Checker) -> None:
-        self.check_weights(checker)
-        checker.floats(self.y)
-        checker.index(self.index)
-        index, y = ranks = checker.rank(self.index, self.y)
-        checker.that(y == index + 1, ranks, "a row for each index")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        return *sizes.of(self.index), self.inputs
+    rules = """
+        floats(y)
+        types(index, 'int32', 'int64')
+        rank(y) == rank(index) + 1 | a row for each index
+        sizes y: [*index, inputs]
+    """
 
     def evaluate(self, run: Run) -> None:
         index = run.array(self.index)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
@@ -25,12 +24,12 @@ class Concat(Step):
     y: Write
     axis: int
 
-    def check(self, checker: Checker) -> None:
-        (rank,) = checker.rank(self.y)
-        checker.that(-rank <= self.axis < rank, f"axis {self.axis}", f"one of {rank} axes")
-        alike = bool(self.xs) and set(checker.rank(*self.xs)) == {rank}
-        checker.that(alike, self.xs, f"tensors of rank {rank}")
-        checker.one_dtype(*self.xs, self.y)
+    rules = """
+        -rank(y) <= axis < rank(y) | an axis of y
+        len(xs) > 0 | tensors
+        ranks(rank(y), *xs)
+        one_dtype(*xs, y)
+    """
 
     def output_shape(self, sizes: Sizes) -> Shape:
         first = list(sizes.of(self.xs[0]))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, broadcast, mismatch
 from intact.engine.steps.base.step import Step
@@ -25,11 +24,11 @@ class Expand(Step):
     x: Operand
     y: Write
 
-    def check(self, checker: Checker) -> None:
-        x, y = checker.rank(self.x, self.y)
-        checker.that(x <= y, f"rank {x} to {y}", "no fewer axes")
-        checker.one_dtype(self.x, self.y)
-        checker.one_grid(self.x, self.y)
+    rules = """
+        rank(x) <= rank(y) | no fewer axes
+        one_dtype(x, y)
+        one_grid(x, y)
+    """
 
     def output_shape(self, sizes: Sizes) -> Shape:
         return self._output_shape(sizes.of(self.x), sizes.partial_shape(self.y))

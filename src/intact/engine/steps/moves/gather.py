@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
@@ -32,17 +30,14 @@ class Gather(Step):
     y: Write
     axis: int = 0
 
-    def check(self, checker: Checker) -> None:
-        x, index, y = ranks = checker.rank(self.x, self.index, self.y)
-        checker.that(0 <= self.axis < x, self.axis, "an axis of its input")
-        checker.that(y == x + index - 1, ranks, "all other axes for each index")
-        checker.index(self.index)
-        checker.one_dtype(self.x, self.y)
-        checker.one_grid(self.x, self.y)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        shape = sizes.of(self.x)
-        return *shape[: self.axis], *sizes.of(self.index), *shape[self.axis + 1 :]
+    rules = """
+        0 <= axis < rank(x) | an axis of x
+        rank(y) == rank(x) + rank(index) - 1 | all other axes for each index
+        types(index, 'int32', 'int64')
+        one_dtype(x, y)
+        one_grid(x, y)
+        sizes y: [*x[:axis], *index, *x[axis + 1 :]]
+    """
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index)

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_index_sizes, check_rows
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
@@ -32,17 +30,15 @@ class GatherElements(Step):
     y: Write
     axis: int
 
-    def check(self, checker: Checker) -> None:
-        checker.axis(self.x, self.axis)
-        checker.one_rank(self.x, self.index, self.y)
-        checker.index(self.index)
-        checker.one_dtype(self.x, self.y)
-        checker.one_grid(self.x, self.y)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x, index = sizes.of(self.x), sizes.of(self.index)
-        check_index_sizes(self.index, index, x, self.axis)
-        return index
+    rules = """
+        0 <= axis < rank(x) | an axis of x
+        one_rank(x, index, y)
+        types(index, 'int32', 'int64')
+        one_dtype(x, y)
+        one_grid(x, y)
+        fits index: fits_in(index, x, axis) | no more elements than x along other axes
+        sizes y: index
+    """
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index)

@@ -8,11 +8,9 @@ from math import prod
 
 import numpy as np
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.dims import Dim, values_of
 from intact.engine.steps.base.indices import check_tuples
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
@@ -35,23 +33,18 @@ class GatherRows(Step):
     y: Write
     sizes: tuple[Dim, ...]
 
-    def check(self, checker: Checker) -> None:
-        ranks = checker.rank(self.x, self.index, self.y)
-        checker.that(set(ranks) == {2}, ranks, "matrices")
-        numbers = [size for size in self.sizes if isinstance(size, int)]
-        checker.that(bool(self.sizes) and min(numbers, default=0) >= 0, self.sizes, "sizes of axes")
-        checker.index(self.index)
-        checker.one_dtype(self.x, self.y)
-        checker.one_grid(self.x, self.y)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x, index = sizes.of(self.x), sizes.of(self.index)
-        parts, rows = self._parts(x, sizes.dims)
-        if index[1] != len(self.sizes) or x[0] != parts * rows:
-            raise mismatch(self.index, f"shape {index}, with x {x}", f"tuples for sizes {self.sizes}")
-        if index[0] % parts if parts else index[0]:
-            raise mismatch(self.index, f"{index[0]} tuples", f"as many for each of {parts} parts")
-        return index[0], x[1]
+    rules = """
+        ranks(2, x, index, y)
+        len(sizes) > 0 and least(sizes) >= 0 | sizes of axes
+        types(index, 'int32', 'int64')
+        one_dtype(x, y)
+        one_grid(x, y)
+        rows = prod(numbers(sizes))
+        parts = x[0] // rows if rows else 0
+        fits index: index[1] == len(sizes) and x[0] == parts * rows | tuples for the sizes of the rows
+        fits index: index[0] % parts == 0 if parts else index[0] == 0 | as many for each part of x
+        sizes y: [index[0], x[1]]
+    """
 
     def numbers(self, free_sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the sizes, from the free ones by name."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
-from intact.numerics import PADDINGS, grid_sample
+from intact.numerics import grid_sample
 
 
 @dataclass(frozen=True)
@@ -31,20 +28,15 @@ class GridSample(Step):
     padding: str = "zeros"
     align_corners: bool = False
 
-    def check(self, checker: Checker) -> None:
-        names = (self.x, self.grid, self.y)
-        checker.that(set(checker.rank(*names)) == {4}, checker.rank(*names), "images")
-        checker.floats(*names)
-        checker.that(self.padding in PADDINGS, self.padding, f"one of {', '.join(PADDINGS)}")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        (n, c, h, w), grid = sizes.of(self.x), sizes.of(self.grid)
-        if grid[0] != n or grid[3] != 2:
-            raise mismatch(self.grid, f"shape {grid}", f"two numbers for each place, in {n} images")
-        shape = n, c, grid[1], grid[2]
-        if 0 not in shape and not h * w:
-            raise mismatch(self.x, f"shape {(n, c, h, w)}", "pixels")
-        return shape
+    rules = """
+        ranks(4, x, grid, y)
+        floats(x, grid, y)
+        padding in ('zeros', 'border', 'reflection') | a padding
+        places = [x[0], x[1], grid[1], grid[2]]
+        fits grid: grid[0] == x[0] and grid[3] == 2 | two numbers for each place of each image
+        fits x: prod(places) == 0 or x[2] * x[3] > 0 | pixels
+        sizes y: places
+    """
 
     def evaluate(self, run: Run) -> None:
         x, grid = run.array(self.x), run.array(self.grid)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Read, Write
 from intact.numerics import interpolate
 
@@ -31,21 +28,15 @@ class Interpolate(Step):
     places: Operand
     weights: Operand
 
-    def check(self, checker: Checker) -> None:
-        checker.axis(self.x, self.axis)
-        checker.one_rank(self.x, self.y)
-        checker.that(checker.dtype(self.x) == "float32", checker.dtype(self.x), "float32")
-        checker.one_dtype(self.x, self.y)
-        for name, dtype in ((self.places, "int64"), (self.weights, "float32")):
-            checker.that(checker.dtype(name) == dtype, checker.dtype(name), dtype)
-            checker.that(checker.rank(name) == (2,), name, "a matrix")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        """Return the sizes of x, with as many elements along the axis as there are rows of places."""
-        places, weights = sizes.of(self.places), sizes.of(self.weights)
-        if places != weights or places[1] == 0:
-            raise mismatch(self.weights, f"shape {weights}", f"one weight for each place, {places}")
-        return tuple(places[0] if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
+    rules = """
+        0 <= axis < rank(x) | an axis of x
+        one_rank(x, y)
+        floats(x, y, weights)
+        types(places, 'int64')
+        ranks(2, places, weights)
+        fits weights: [*places] == [*weights] and places[1] > 0 | one weight for each place
+        sizes y: replace(x, axis, places[0])
+    """
 
     def evaluate(self, run: Run) -> None:
         x, places = run.array(self.x), run.array(self.places)

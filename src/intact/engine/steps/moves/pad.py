@@ -42,7 +42,7 @@ class Pad(Step):
 
     def check(self, checker: Checker) -> None:
         checker.one_dtype(self.x, self.y)
-        checker.per_axis((self.x, self.y), self.pads)
+        checker.per_axis(self.x, self.y, self.pads)
         widths = [n for pair in self.pads for n in pair if isinstance(n, int)]
         checker.that(all(0 <= n <= _MOST for n in widths), self.pads, f"pads of 0 to {_MOST}")
         if self.fill:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
@@ -21,8 +20,9 @@ class Reshape(Step):
     x: Read
     y: Write
 
-    def check(self, checker: Checker) -> None:
-        checker.one_dtype(self.x, self.y)
+    rules = """
+        one_dtype(x, y)
+    """
 
     def output_shape(self, sizes: Sizes) -> Shape:
         return self._output_shape(sizes.of(self.x), sizes.partial_shape(self.y))

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
@@ -30,16 +29,13 @@ class Resize(Step):
     axes: tuple[int, ...]
     indices: Annotated[tuple[str, ...], Reads(constant=True)]
 
-    def check(self, checker: Checker) -> None:
-        checker.one_dtype(self.x, self.y)
-        checker.per_axis((self.x, self.y))
-        (rank,), axes = checker.rank(self.x), self.axes
-        distinct = len(set(axes)) == len(axes) == len(self.indices)
-        within = distinct and all(0 <= axis < rank for axis in axes)
-        checker.that(within, axes, "axes of it, with indices for each")
-        for name in self.indices:
-            checker.that(checker.dtype(name) == "int64", checker.dtype(name), "int64")
-            checker.that(checker.rank(name) == (1,), name, "a vector")
+    rules = """
+        one_dtype(x, y)
+        rank(x) == rank(y) | one rank
+        are_axes(axes, rank(x)) and len(axes) == len(indices) | axes of x, with indices for each
+        types(*indices, 'int64')
+        ranks(1, *indices)
+    """
 
     def output_shape(self, sizes: Sizes) -> Shape:
         """Return as many elements per axis as there are indices."""

@@ -7,10 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from intact.engine.steps.base.checker import Checker
-from intact.engine.steps.base.indices import check_index_sizes, check_rows, check_scattered
+from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
@@ -36,17 +34,13 @@ class ScatterElements(Step):
     axis: int
     reduction: str = "none"
 
-    def check(self, checker: Checker) -> None:
-        checker.one_rank(self.x, self.index, self.updates, self.y)
-        checker.axis(self.x, self.axis)
-        check_scattered(checker, self.x, self.index, self.updates, self.y, self.reduction)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x, index, updates = (sizes.of(name) for name in (self.x, self.index, self.updates))
-        check_index_sizes(self.index, index, x, self.axis)
-        if updates != index:
-            raise mismatch(self.updates, f"shape {updates}", f"that of '{self.index}', {index}")
-        return x
+    rules = """
+        0 <= axis < rank(x) | an axis of x
+        one_rank(x, index, updates, y)
+        scatters(x, index, updates, y, reduction)
+        fits index: fits_in(index, x, axis) | no more elements than x along other axes
+        fits updates: [*updates] == [*index] | one for each index
+    """
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index)

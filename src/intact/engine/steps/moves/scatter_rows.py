@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.dims import Dim, values_of
-from intact.engine.steps.base.indices import check_scattered, check_tuples
+from intact.engine.steps.base.indices import check_tuples
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
 from intact.numerics import scatter_rows
 
@@ -35,20 +31,13 @@ class ScatterRows(Step):
     sizes: tuple[Dim, ...]
     reduction: str = "none"
 
-    def check(self, checker: Checker) -> None:
-        ranks = checker.rank(self.x, self.index, self.updates, self.y)
-        checker.that(set(ranks) == {2}, ranks, "matrices")
-        numbers = [size for size in self.sizes if isinstance(size, int)]
-        checker.that(bool(self.sizes) and min(numbers, default=0) >= 0, self.sizes, "sizes of axes")
-        check_scattered(checker, self.x, self.index, self.updates, self.y, self.reduction)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x, index, updates = (sizes.of(name) for name in (self.x, self.index, self.updates))
-        if index[1] != len(self.sizes) or x[0] != prod(self.numbers(sizes.dims)):
-            raise mismatch(self.index, f"shape {index}, with x {x}", f"tuples for sizes {self.sizes}")
-        if updates != (index[0], x[1]):
-            raise mismatch(self.updates, f"shape {updates}", f"{(index[0], x[1])}")
-        return x
+    rules = """
+        ranks(2, x, index, updates, y)
+        len(sizes) > 0 and least(sizes) >= 0 | sizes of axes
+        scatters(x, index, updates, y, reduction)
+        fits index: index[1] == len(sizes) and x[0] == prod(numbers(sizes)) | tuples for the sizes of the rows
+        fits updates: [*updates] == [index[0], x[1]] | a row for each tuple
+    """
 
     def numbers(self, free_sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the sizes, from the free ones by name."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
@@ -27,10 +26,11 @@ class Slice(Step):
     starts: tuple[int, ...]
     steps: tuple[int, ...]
 
-    def check(self, checker: Checker) -> None:
-        checker.one_dtype(self.x, self.y)
-        checker.per_axis((self.x, self.y), self.starts, self.steps)
-        checker.that(all(start >= 0 for start in self.starts), self.starts, "starts from the first element")
+    rules = """
+        one_dtype(x, y)
+        per_axis(x, y, starts, steps)
+        least(starts) >= 0 | starts from the first element
+    """
 
     def output_shape(self, sizes: Sizes) -> Shape:
         """Return the sizes of the plan; an axis without one is read to its end."""

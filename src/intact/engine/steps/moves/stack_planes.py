@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.window import MOST_HOP, MOST_WIDTH, Pair
+from intact.engine.steps.base.window import Pair
 from intact.engine.steps.base.wiring import Read, Write
 
 
@@ -37,16 +35,19 @@ class StackPlanes(Step):
     rows: bool = False
     repeats: bool = False
 
-    def check(self, checker: Checker) -> None:
-        checker.that(checker.rank(self.x, self.y) == (4, 4), f"'{self.x}', '{self.y}'", "planes: rank 4")
-        sizes = self.depth, self.kernel
-        checker.that(all(0 < n <= MOST_WIDTH for n in sizes), sizes, "a depth and a kernel above 0")
-        hops = self.stride, self.dilation
-        checker.that(all(0 < n <= MOST_HOP for n in hops), hops, "a stride and a dilation above 0")
-        checker.that(all(0 <= n <= MOST_WIDTH for n in self.pads), self.pads, "pads of 0 or more")
-        checker.that(self.places > 0, f"depth {self.depth}", "a window that fits")
-        checker.one_dtype(self.x, self.y)
-        checker.one_grid(self.x, self.y)
+    rules = """
+        ranks(4, x, y)
+        0 < depth <= 2 ** 16 and 0 < kernel <= 2 ** 16 | a depth and a kernel above 0
+        0 < stride <= 2 ** 24 and 0 < dilation <= 2 ** 24 | a stride and a dilation above 0
+        0 <= min(pads) and max(pads) <= 2 ** 16 | pads of 0 or more
+        count = (depth + sum(pads) - (kernel - 1) * dilation - 1) // stride + 1
+        count > 0 | a window that fits
+        one_dtype(x, y)
+        one_grid(x, y)
+        fits x: x[0] % depth == 0 | volumes of so many planes
+        image = [x[1], x[2] * kernel, x[3]] if rows else [x[1] * kernel, x[2], x[3]]
+        sizes y: [x[0] // depth * count, *image]
+    """
 
     @property
     def places(self) -> int:
@@ -60,12 +61,6 @@ class StackPlanes(Step):
         begin = min(max(0, -(first // self.stride)), self.places)
         end = max(begin, min(self.places, (self.depth - 1 - first) // self.stride + 1))
         return range(begin, end), first + begin * self.stride
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        count, channels, height, width = sizes.of(self.x)
-        if count % self.depth:
-            raise mismatch(self.x, f"{count} planes", f"volumes of {self.depth}")
-        return count // self.depth * self.places, *self._image(channels, height, width)
 
     def _image(self, channels: int, height: int, width: int) -> Shape:
         if self.rows:

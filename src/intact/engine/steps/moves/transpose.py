@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
 
 
@@ -23,14 +20,12 @@ class Transpose(Step):
     y: Write
     perm: tuple[int, ...]
 
-    def check(self, checker: Checker) -> None:
-        checker.one_dtype(self.x, self.y)
-        checker.per_axis((self.x, self.y), self.perm)
-        checker.that(sorted(self.perm) == list(range(len(self.perm))), self.perm, "a permutation")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x = sizes.of(self.x)
-        return tuple(x[axis] for axis in self.perm)
+    rules = """
+        one_dtype(x, y)
+        per_axis(x, y, perm)
+        are_axes(perm, rank(x)) | a permutation
+        sizes y: pick(x, perm)
+    """
 
     def evaluate(self, run: Run) -> None:
         run.bind(self.y, np.transpose(run.array(self.x), self.perm))

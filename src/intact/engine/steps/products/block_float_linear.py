@@ -11,14 +11,10 @@ import numpy as np
 
 from intact import numerics
 from intact.engine.steps.base.block_constants import BlockConstants
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Read, Write
-from intact.engine.steps.products.block_linear import misfit, sizes_of_rows
-from intact.engine.steps.products.float_linear import check_bias
 
 
 @dataclass(frozen=True)
@@ -33,17 +29,14 @@ class BlockFloatLinear(BlockConstants, Step):
     y: Write
     bias: Annotated[str, Const("float32", 1)] = ""
 
-    def check(self, checker: Checker) -> None:
-        self.check_weights(checker)
-        check_bias(checker, self.bias, checker.sizes(self.weight)[0])
-        checker.one_rank(self.x, self.y)
-        checker.floats(self.x, self.y)
-        why = misfit(self.inputs, self.block, self.inputs)
-        checker.that(not why, why, "blocks that kernels multiply")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x = sizes_of_rows(sizes, self.x, self.inputs)
-        return *x[:-1], sizes.of(self.weight)[0]
+    rules = """
+        not bias or bias[0] == weight[0] | one number of a bias for each output
+        one_rank(x, y)
+        floats(x, y)
+        blocks_fit(inputs, block, inputs) | blocks that kernels multiply
+        fits x: x[-1] == inputs | as many columns as its weight has
+        sizes y: [*x[:-1], weight[0]]
+    """
 
     def evaluate(self, run: Run) -> None:
         x = run.array(self.x)

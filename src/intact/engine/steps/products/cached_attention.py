@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Read, Write
 from intact.engine.steps.elements.rotary import check_last, check_room
-from intact.numerics import CACHE_DTYPES, SCALE_BYTES
+from intact.numerics import SCALE_BYTES
 
 
 @dataclass(frozen=True)
@@ -54,27 +52,19 @@ class CachedAttention(Step):
     softcap: float = 0.0
     window: int = 0
 
-    def check(self, checker: Checker) -> None:
-        pasts = tuple(filter(None, (self.past_keys, self.past_values)))
-        checker.that(len(pasts) != 1, pasts, "keys and values of the past, or neither")
-        checker.floats(self.q, self.k, self.v, self.y)
-        for new, past in ((self.keys, self.past_keys), (self.values, self.past_values)):
-            dtype = checker.dtype(new)
-            checker.that(dtype in CACHE_DTYPES, f"{dtype} in '{new}'", "float32, float16 or int8")
-            if past:
-                checker.one_dtype(new, past)
-        ranks = checker.rank(self.q, self.k, self.v, self.y)
-        checker.that(set(ranks) == {3}, ranks, "rank 3")
-        ranks = checker.rank(self.keys, self.values, *pasts)
-        checker.that(set(ranks) == {4}, ranks, "caches of rank 4")
-        checker.index(self.last)
-        (rank,) = checker.rank(self.last)
-        checker.that(rank in (1, 2), f"positions of rank {rank}", "one number for each sequence")
-        heads = self.heads, self.kv_heads
-        checker.that(min(heads) > 0 and max(heads) <= 2**24, heads, "1 or more heads")
-        checker.that(self.heads % self.kv_heads == 0, heads, "as many heads for each head of keys")
-        checker.that(0 <= self.window < 2**31, f"a window of {self.window}", "0 or more")
-        checker.that(isfinite(self.softcap) and self.softcap >= 0, self.softcap, "0 or more")
+    rules = """
+        floats(q, k, v, y)
+        types(keys, values, 'float32', 'float16', 'int8')
+        (not past_keys) == (not past_values) | keys and values of the past, or neither
+        not past_keys or dtype(past_keys) == dtype(keys) and dtype(past_values) == dtype(values) | one dtype
+        ranks(3, q, k, v, y)
+        ranks(4, keys, values, past_keys, past_values)
+        types(last, 'int32', 'int64')
+        1 <= rank(last) <= 2 | one number for each sequence
+        0 < kv_heads and 0 < heads <= 2 ** 24 and heads % kv_heads == 0 | as many heads for each head of keys
+        0 <= window < 2 ** 31 | 0 or more tokens
+        softcap >= 0 | 0 or more
+    """
 
     def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
         q, k, v = (sizes.of(name) for name in (self.q, self.k, self.v))

@@ -12,21 +12,14 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.steps.base.block_constants import BlockConstants
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Operand, Read, Write
 from intact.engine.steps.products.block_linear import (
-    check_ranges,
-    misfit,
     read_codes,
-    sizes_of_codes,
-    sizes_of_rows,
 )
-from intact.engine.steps.products.float_linear import check_bias
 
 PANEL = 16
 """Outputs that kernels multiply together: those of a group are a multiple."""
@@ -58,34 +51,25 @@ class ChosenBlockLinear(BlockConstants, Step):
     x_block: int = 0
     bias: Annotated[str, Const("float32", 1)] = ""
 
-    def check(self, checker: Checker) -> None:
-        self.check_weights(checker)
-        outputs = checker.sizes(self.weight)[0]
-        check_bias(checker, self.bias, outputs)
-        is_whole = self.groups > 0 and outputs % self.groups == 0 and outputs // self.groups % PANEL == 0
-        checker.that(is_whole, f"{self.groups} groups of {outputs} outputs", f"multiples of {PANEL} of each")
-        checker.one_rank(self.x)
-        ranks = checker.rank(self.index, self.y)
-        checker.that(set(ranks) == {2}, ranks, "matrices")
-        checker.index(self.index)
-        checker.floats(self.y)
-        if self.x_scales:
-            dtype = checker.dtype(self.x)
-            checker.that(dtype == "int8", dtype, "int8")
-            check_ranges(self, checker)
-            return
-        checker.floats(self.x)
-        checker.that(self.x_block == 0, self.x_block, "no blocks of floats")
-        why = misfit(self.inputs, self.block, self.inputs)
-        checker.that(not why, why, "blocks that kernels multiply")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        in_codes = bool(self.x_scales)
-        x = sizes_of_codes(self, sizes) if in_codes else sizes_of_rows(sizes, self.x, self.inputs)
-        index, rows = sizes.of(self.index), prod(x[:-1])
-        if index[1] != 1 or (index[0] % rows if rows else index[0]):
-            raise mismatch(self.index, f"shape {index}", f"as many single indices for each of {rows} rows")
-        return index[0], sizes.of(self.weight)[0] // self.groups
+    rules = """
+        not bias or bias[0] == weight[0] | one number of a bias for each output
+        groups > 0 and weight[0] % (16 * groups) == 0 | multiples of 16 outputs for each matrix
+        one_rank(x)
+        ranks(2, index, y)
+        types(index, 'int32', 'int64')
+        floats(x_scales, y)
+        dtype(x) == ('int8' if x_scales else 'float32') | int8 with scales, or floats
+        (x_block > 0) == (not not x_scales) and x_block >= 0 | blocks of elements of codes, and none of floats
+        not x_scales or rank(x_scales) in [0, rank(x)] | no axes, or those of the codes
+        blocks_fit(inputs, block, x_block or inputs) | blocks that kernels multiply
+        fits x: x[-1] == inputs | as many columns as its weight has
+        ranges = [*x[:-1], ceil_div(inputs, x_block or inputs)]
+        scales_of_x = [*x_scales] if x_scales else []
+        fits x_scales: len(scales_of_x) == 0 or scales_of_x == ranges | a range for each block
+        rows = prod(x[:-1])
+        fits index: index[1] == 1 and (index[0] % rows == 0 if rows else index[0] == 0) | as many for each row
+        sizes y: [index[0], weight[0] // groups]
+    """
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index).reshape(-1)

@@ -15,7 +15,6 @@ from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.epilogue import FILED, Epilogue
 from intact.engine.steps.base.indices import check_rows
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Operand, Read, Write
@@ -45,24 +44,21 @@ class ChosenLinear(Step):
     groups: int
     epilogue: Epilogue = field(metadata=FILED)
 
-    def check(self, checker: Checker) -> None:
-        out, depth = checker.sizes(self.weight)
-        self.epilogue.check(checker, out)
-        checker.that(min(out, depth) > 0, self.weight, "weights that are not empty")
-        checker.that(
-            self.groups > 0 and out % self.groups == 0, self.groups, f"as many parts of {out} columns"
-        )
-        checker.that(not self.epilogue.residual, "a residual", "none, where rows choose")
-        ranks = checker.rank(self.index, self.y)
-        checker.that(set(ranks) == {2}, ranks, "matrices")
-        checker.index(self.index)
-        checker.codes(self.x)
+    rules = """
+        min(weight) > 0 and max(weight) <= 2 ** 24 | weights that are not empty
+        groups > 0 and weight[0] % groups == 0 | as many columns for each matrix
+        rank(x) > 0 | rows
+        ranks(2, index, y)
+        types(index, 'int32', 'int64')
+        codes(x)
+        rows = prod(x[:-1])
+        fits index: index[1] == 1 and (index[0] % rows == 0 if rows else index[0] == 0) | as many for each row
+        sizes y: [index[0], weight[0] // groups]
+    """
 
-    def output_shape(self, sizes: Sizes) -> Shape:
-        rows, index = prod(sizes.of(self.x)[:-1]), sizes.of(self.index)
-        if index[1] != 1 or (index[0] % rows if rows else index[0]):
-            raise mismatch(self.index, f"shape {index}", f"as many single indices for each of {rows} rows")
-        return index[0], sizes.of(self.weight)[0] // self.groups
+    def check(self, checker: Checker) -> None:
+        self.epilogue.check(checker, checker.sizes(self.weight)[0])
+        checker.that(not self.epilogue.residual, "a residual", "none, where rows choose")
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index).reshape(-1)

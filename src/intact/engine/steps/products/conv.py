@@ -14,10 +14,9 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.epilogue import FILED, Epilogue
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.window import Pads, Pair, by_axis, check_window, positions
+from intact.engine.steps.base.window import Pads, Pair, by_axis
 from intact.engine.steps.base.wiring import Const, Read, Write
 from intact.engine.steps.elements.split_quantize import check_low
 
@@ -48,15 +47,17 @@ class Conv(Step):
     low: Read = ""
     shift: int = 0
 
+    rules = """
+        min(weight) > 0 and max(weight) <= 2 ** 24 | weights that are not empty
+        groups > 0 and weight[0] % groups == 0 | groups that divide the channels
+        codes(x)
+        images(x, y, strides, dilations, pads)
+        sizes y: [x[0], weight[0], *windows(x, weight[1:3], strides, dilations, pads)]
+    """
+
     def check(self, checker: Checker) -> None:
         check_low(checker, self.x, self.low, self.shift)
-        check_filters(checker, self.x, self.weight, self.groups, self.epilogue)
-        check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x, (out, kernel_h, kernel_w, _) = sizes.of(self.x), sizes.of(self.weight)
-        windows = positions(x, (kernel_h, kernel_w), self.strides, self.dilations, self.pads)
-        return x[0], out, *windows
+        self.epilogue.check(checker, checker.sizes(self.weight)[0])
 
     def evaluate(self, run: Run) -> None:
         acc = self._sums(run, self.low or self.x, self.epilogue.integer_addends(run))
@@ -73,15 +74,6 @@ class Conv(Step):
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * prod(shape_of(self.weight)[1:])
-
-
-def check_filters(checker: Checker, x: str, weight: str, groups: int, epilogue: Epilogue) -> None:
-    """Refuse weights that are no filters of codes."""
-    shape = checker.sizes(weight)
-    epilogue.check(checker, shape[0])
-    checker.that(min(shape) > 0, shape, "weights that are not empty")
-    checker.that(groups > 0 and shape[0] % groups == 0, f"{groups} groups", f"a divisor of {shape[0]}")
-    checker.codes(x)
 
 
 def filters(run: Run, weight: str) -> NDArray[np.int8]:

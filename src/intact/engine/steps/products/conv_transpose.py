@@ -17,9 +17,9 @@ from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.window import Pads, Pair, check_window
+from intact.engine.steps.base.window import Pads, Pair
 from intact.engine.steps.base.wiring import Read, Write
-from intact.engine.steps.products.conv import Filters, check_filters, filters
+from intact.engine.steps.products.conv import Filters, filters
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,17 @@ class ConvTranspose(Step):
     output_padding: Pair = (0, 0)
     groups: int = 1
 
+    rules = """
+        min(weight) > 0 and max(weight) <= 2 ** 24 | weights that are not empty
+        groups > 0 and weight[0] % groups == 0 | groups that divide the channels
+        codes(x)
+        max(strides) <= 2 ** 16 | strides of an image
+        0 <= min(output_padding) and max(output_padding) <= 2 ** 16 | no sizes below 0
+        images(x, y, strides, dilations, pads)
+    """
+
     def check(self, checker: Checker) -> None:
-        check_filters(checker, self.x, self.weight, self.groups, self.epilogue)
-        check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
+        self.epilogue.check(checker, checker.sizes(self.weight)[0])
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x, (out, *kernel, _) = sizes.of(self.x), sizes.of(self.weight)

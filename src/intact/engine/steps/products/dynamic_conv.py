@@ -10,12 +10,10 @@ from typing import Annotated
 import numpy as np
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.window import MOST_WIDTH, Pads, Pair, by_axis, check_window, positions
+from intact.engine.steps.base.window import Pads, Pair, by_axis
 from intact.engine.steps.base.wiring import Const, Operand, Read, Write
 
 MOST_TERMS = (2**31 - 1) // 255**2
@@ -53,30 +51,22 @@ class DynamicConv(Step):
     pads: Pads = (0, 0, 0, 0)
     groups: int = 1
 
-    def check(self, checker: Checker) -> None:
-        shape = checker.sizes(self.weight)
-        checker.that(min(shape) > 0, shape, "weights that are not empty")
-        divides = self.groups > 0 and shape[0] % self.groups == 0
-        checker.that(divides, f"{self.groups} groups", f"a divisor of {shape[0]}")
-        checker.that(max(shape[1:3]) <= MOST_WIDTH, shape, "a kernel no wider than an image")
-        checker.that(prod(shape[1:]) <= MOST_TERMS, shape, "sums that fit int32")
-        for name in filter(None, (self.scales, self.zero_points, self.bias)):
-            checker.that(checker.sizes(name) == shape[:1], f"'{name}'", "one number for each output")
-        checker.floats(self.y, self.x_scale)
-        dtype = checker.dtype(self.x)
-        checker.that(dtype in ("int8", "uint8"), dtype, "int8 or uint8")
-        if self.x_zero_point:
-            dtypes = dtype, checker.dtype(self.x_zero_point)
-            checker.that(dtypes == ("uint8", "uint8"), dtypes, "uint8 codes and zero points")
-        for name in filter(None, (self.x_scale, self.x_zero_point)):
-            checker.that(checker.rank(name) == (0,), f"'{name}'", "no axes")
-        check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x, (out, kernel_h, kernel_w, depth) = sizes.of(self.x), sizes.of(self.weight)
-        if x[1] != depth * self.groups:
-            raise mismatch(self.x, f"{x[1]} channels", f"{depth * self.groups}, as its weight has")
-        return x[0], out, *positions(x, (kernel_h, kernel_w), self.strides, self.dilations, self.pads)
+    rules = """
+        min(weight) > 0 | weights that are not empty
+        max(weight[1:3]) <= 2 ** 16 | a kernel no wider than an image
+        groups > 0 and weight[0] % groups == 0 | groups that divide the outputs
+        prod(weight[1:]) <= (2 ** 31 - 1) // 255 ** 2 | sums that fit int32
+        scales[0] == weight[0] | a scale for each output
+        not zero_points or zero_points[0] == weight[0] | a zero point for each output
+        not bias or bias[0] == weight[0] | one number of a bias for each output
+        floats(y, x_scale)
+        types(x, 'int8', 'uint8')
+        not x_zero_point or dtype(x) == dtype(x_zero_point) == 'uint8' | uint8 codes and zero points
+        ranks(0, x_scale, x_zero_point)
+        images(x, y, strides, dilations, pads)
+        fits x: x[1] == weight[3] * groups | as many channels as its weight has
+        sizes y: [x[0], weight[0], *windows(x, weight[1:3], strides, dilations, pads)]
+    """
 
     def evaluate(self, run: Run) -> None:
         zero_points = run.array(self.zero_points) if self.zero_points else np.uint8(MIDDLE)

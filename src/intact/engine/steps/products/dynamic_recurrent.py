@@ -8,12 +8,11 @@ from typing import Annotated
 import numpy as np
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.recurrent_ports import RecurrentPorts
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Const
-from intact.engine.steps.products.dynamic_conv import MIDDLE, MOST_TERMS
+from intact.engine.steps.products.dynamic_conv import MIDDLE
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,12 @@ class DynamicRecurrent(RecurrentPorts, Step):
     scales: Annotated[str, Const("float32", 2)]
     zero_points: Annotated[str, Const("uint8", 2)] = ""
 
-    def check(self, checker: Checker) -> None:
-        self.check_ports(checker, "lstm")
-        shape = checker.sizes(self.weight)
-        checker.that(shape[2] <= MOST_TERMS, shape, "sums that fit int32")
-        for name in filter(None, (self.scales, self.zero_points)):
-            checker.that(checker.sizes(name) == shape[:2], f"'{name}'", "one number for each gate of a state")
+    rules = """
+        gates = 4
+        weight[2] <= (2 ** 31 - 1) // 255 ** 2 | sums that fit int32
+        [*scales] == weight[:2] | one number for each gate of a state
+        not zero_points or [*zero_points] == weight[:2] | one number for each gate of a state
+    """
 
     def evaluate(self, run: Run) -> None:
         weight, scales = run.array(self.weight), run.array(self.scales)

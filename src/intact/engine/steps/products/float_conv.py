@@ -10,14 +10,11 @@ from typing import Annotated
 import numpy as np
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.window import Pads, Pair, by_axis, check_window, positions
+from intact.engine.steps.base.window import Pads, Pair, by_axis
 from intact.engine.steps.base.wiring import Const, Read, Write
-from intact.engine.steps.products.float_linear import check_filters_of_floats
 
 
 @dataclass(frozen=True)
@@ -39,17 +36,15 @@ class FloatConv(Step):
     pads: Pads = (0, 0, 0, 0)
     groups: int = 1
 
-    def check(self, checker: Checker) -> None:
-        check_filters_of_floats(checker, self.weight, self.bias, self.groups)
-        checker.floats(self.x, self.y)
-        check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x, (out, kernel_h, kernel_w, depth) = sizes.of(self.x), sizes.of(self.weight)
-        if x[1] != depth * self.groups:
-            raise mismatch(self.x, f"{x[1]} channels", f"{depth * self.groups}, as its weight has")
-        windows = positions(x, (kernel_h, kernel_w), self.strides, self.dilations, self.pads)
-        return x[0], out, *windows
+    rules = """
+        min(weight) > 0 and max(weight) <= 2 ** 24 | weights that are not empty
+        groups > 0 and weight[0] % groups == 0 | groups that divide the channels
+        not bias or bias[0] == weight[0] | one number of a bias for each channel
+        floats(x, y)
+        images(x, y, strides, dilations, pads)
+        fits x: x[1] == weight[3] * groups | as many channels as its weight has
+        sizes y: [x[0], weight[0], *windows(x, weight[1:3], strides, dilations, pads)]
+    """
 
     def evaluate(self, run: Run) -> None:
         y = numerics.float_conv(

@@ -10,15 +10,13 @@ from typing import Annotated
 import numpy as np
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
+from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.window import Pads, Pair, by_axis, check_window
+from intact.engine.steps.base.window import Pads, Pair, by_axis
 from intact.engine.steps.base.wiring import Const, Read, Write
 from intact.engine.steps.products.conv_transpose import conv_transpose_sizes
-from intact.engine.steps.products.float_linear import check_filters_of_floats
 
 
 @dataclass(frozen=True)
@@ -40,18 +38,20 @@ class FloatConvTranspose(Step):
     output_padding: Pair = (0, 0)
     groups: int = 1
 
-    def check(self, checker: Checker) -> None:
-        check_filters_of_floats(checker, self.weight, self.bias, self.groups)
-        checker.that(min(self.output_padding) >= 0, self.output_padding, "no sizes below 0")
-        checker.floats(self.x, self.y)
-        check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
+    rules = """
+        min(weight) > 0 and max(weight) <= 2 ** 24 | weights that are not empty
+        groups > 0 and weight[0] % groups == 0 | groups that divide the channels
+        not bias or bias[0] == weight[0] | one number of a bias for each channel
+        0 <= min(output_padding) and max(output_padding) <= 2 ** 16 | no sizes below 0
+        floats(x, y)
+        max(strides) <= 2 ** 16 | strides of an image
+        images(x, y, strides, dilations, pads)
+        fits x: x[1] == weight[3] * groups | as many channels as its weight has
+    """
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        x, (out, *kernel, depth) = sizes.of(self.x), sizes.of(self.weight)
-        if x[1] != depth * self.groups:
-            raise mismatch(self.x, f"{x[1]} channels", f"{depth * self.groups}, as its weight has")
-        spatial = conv_transpose_sizes(self, x[2:], kernel)
-        return x[0], out, *spatial
+        x, (out, *kernel, _) = sizes.of(self.x), sizes.of(self.weight)
+        return x[0], out, *conv_transpose_sizes(self, x[2:], kernel)
 
     def evaluate(self, run: Run) -> None:
         conv_transpose_sizes(self, run.array(self.x).shape[2:], run.array(self.weight).shape[1:-1])

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, product_shape
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Operand, Write
@@ -27,13 +25,11 @@ class FloatMatMul(Step):
     b: Operand
     y: Write
 
-    def check(self, checker: Checker) -> None:
-        ranks = checker.rank(self.a, self.b)
-        checker.that(min(ranks) >= 2, ranks, "rank 2 or more")
-        checker.floats(self.a, self.b, self.y)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        return product_shape(sizes, self.a, self.b)
+    rules = """
+        rank(a) >= 2 and rank(b) >= 2 | rank 2 or more
+        floats(a, b, y)
+        sizes y: product(a, b)
+    """
 
     def evaluate(self, run: Run) -> None:
         run.bind(self.y, numerics.float_product(run.array(self.a), run.array(self.b)))

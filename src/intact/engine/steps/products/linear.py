@@ -14,7 +14,6 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.epilogue import FILED, Epilogue
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Const, Read, Write
@@ -39,16 +38,16 @@ class Linear(Step):
     low: Read = ""
     shift: int = 0
 
+    rules = """
+        min(weight) > 0 and max(weight) <= 2 ** 24 | weights that are not empty
+        one_rank(x, y)
+        codes(x)
+        sizes y: [*x[:-1], weight[0]]
+    """
+
     def check(self, checker: Checker) -> None:
         check_low(checker, self.x, self.low, self.shift)
-        shape = checker.sizes(self.weight)
-        self.epilogue.check(checker, shape[0])
-        checker.that(min(shape) > 0, self.weight, "weights that are not empty")
-        checker.one_rank(self.x, self.y)
-        checker.codes(self.x)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        return *sizes.of(self.x)[:-1], sizes.of(self.weight)[0]
+        self.epilogue.check(checker, checker.sizes(self.weight)[0])
 
     def evaluate(self, run: Run) -> None:
         acc = self._sums(run, self.low or self.x, self.epilogue.integer_addends(run))

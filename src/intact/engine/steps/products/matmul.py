@@ -10,7 +10,6 @@ from intact import numerics
 from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.epilogue import FILED, Epilogue
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, product_shape
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
@@ -29,14 +28,14 @@ class MatMul(Step):
     y: Write
     epilogue: Epilogue = field(metadata=FILED)
 
+    rules = """
+        rank(a) >= 2 and rank(b) >= 2 | rank 2 or more
+        codes(a, b)
+        sizes y: product(a, b)
+    """
+
     def check(self, checker: Checker) -> None:
         self.epilogue.check(checker, 1)
-        ranks = checker.rank(self.a, self.b)
-        checker.that(min(ranks) >= 2, ranks, "rank 2 or more")
-        checker.codes(self.a, self.b)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        return product_shape(sizes, self.a, self.b)
 
     def evaluate(self, run: Run) -> None:
         a, b = run.array(self.a), run.array(self.b)

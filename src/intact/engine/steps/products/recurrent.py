@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.recurrent_ports import RecurrentPorts
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
@@ -30,13 +29,12 @@ class Recurrent(RecurrentPorts, Step):
     cell: str
     bias: _PerState = ""
 
-    def check(self, checker: Checker) -> None:
-        checker.that(self.cell in numerics.GATES, self.cell, f"one of {', '.join(numerics.GATES)}")
-        self.check_ports(checker, self.cell)
-        checker.that(not self.bias or self.cell == "gru_reset_after", self.bias, "no bias apart")
-        if self.bias:
-            directions, _, hidden = checker.sizes(self.weight)
-            checker.that(checker.sizes(self.bias) == (directions, hidden), self.bias, "one for each state")
+    rules = """
+        cell in ('lstm', 'gru', 'gru_reset_after', 'rnn_tanh', 'rnn_relu') | a cell
+        gates = 4 if cell == 'lstm' else 3 if cell in ('gru', 'gru_reset_after') else 1
+        not bias or cell == 'gru_reset_after' | no bias apart
+        not bias or [*bias] == [weight[0], weight[2]] | one for each state
+    """
 
     def evaluate(self, run: Run) -> None:
         weight = run.array(self.weight)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics import ORDER_DTYPES, arg_max
+from intact.numerics import arg_max
 
 
 @dataclass(frozen=True)
@@ -29,15 +26,12 @@ class ArgMax(Step):
     smallest: bool = False
     last: bool = False
 
-    def check(self, checker: Checker) -> None:
-        checker.axis(self.x, self.axis)
-        checker.that(
-            checker.dtype(self.x) in ORDER_DTYPES, checker.dtype(self.x), f"one of {', '.join(ORDER_DTYPES)}"
-        )
-        checker.that(checker.dtype(self.y) == "int64", checker.dtype(self.y), "int64")
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        return tuple(1 if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
+    rules = """
+        0 <= axis < rank(x) | an axis of x
+        types(x, 'float32', 'int32', 'int64', 'uint8', 'int8')
+        types(y, 'int64')
+        sizes y: replace(x, axis, 1)
+    """
 
     def evaluate(self, run: Run) -> None:
         run.bind(self.y, arg_max(run.array(self.x), self.axis, self.smallest, self.last))

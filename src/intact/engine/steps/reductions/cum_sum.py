@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics import CUM_SUM_DTYPES, cum_sum
+from intact.numerics import cum_sum
 
 
 @dataclass(frozen=True)
@@ -23,14 +22,11 @@ class CumSum(Step):
     exclusive: bool = False
     reverse: bool = False
 
-    def check(self, checker: Checker) -> None:
-        checker.axis(self.x, self.axis)
-        checker.that(
-            checker.dtype(self.x) in CUM_SUM_DTYPES,
-            checker.dtype(self.x),
-            f"one of {', '.join(CUM_SUM_DTYPES)}",
-        )
-        checker.one_dtype(self.x, self.y)
+    rules = """
+        0 <= axis < rank(x) | an axis of x
+        types(x, 'float32', 'int32', 'int64')
+        one_dtype(x, y)
+    """
 
     def evaluate(self, run: Run) -> None:
         run.bind(self.y, cum_sum(run.array(self.x), self.axis, self.exclusive, self.reverse))

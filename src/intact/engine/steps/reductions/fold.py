@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.step import Step
-from intact.engine.steps.base.tensors import Shape
 from intact.engine.steps.base.wiring import Read, Write
-from intact.numerics import FOLD_DTYPES, fold
+from intact.numerics import fold
 
 
 @dataclass(frozen=True)
@@ -27,15 +24,14 @@ class Fold(Step):
     axis: int
     function: str
 
-    def check(self, checker: Checker) -> None:
-        checker.axis(self.x, self.axis)
-        dtype = checker.dtype(self.x)
-        is_supported = self.function in FOLD_DTYPES.get(dtype, ())
-        checker.that(is_supported, f"{self.function} of {dtype}", f"one of {FOLD_DTYPES}")
-        checker.one_dtype(self.x, self.y)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        return tuple(1 if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
+    rules = """
+        0 <= axis < rank(x) | an axis of x
+        types(x, 'float32', 'float64', 'int32', 'int64')
+        function in ('sum', 'prod', 'max', 'min') | a fold
+        dtype(x) != 'float32' or function == 'prod' | a product of float32
+        one_dtype(x, y)
+        sizes y: replace(x, axis, 1)
+    """
 
     def evaluate(self, run: Run) -> None:
         run.bind(self.y, fold(run.array(self.x), self.axis, self.function))

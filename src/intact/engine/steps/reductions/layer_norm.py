@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Const, Read, Write
@@ -26,8 +25,9 @@ class LayerNorm(Step):
     epsilon: float
     residual: Read = ""
 
-    def check(self, checker: Checker) -> None:
-        checker.one_rank(self.x, self.y)
+    rules = """
+        one_rank(x, y)
+    """
 
     def evaluate(self, run: Run) -> None:
         weight, bias = (run.array(name) if name else None for name in (self.weight, self.bias))

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
-from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.window import MOST_WIDTH, Pads, Pair, by_axis, check_window, positions
+from intact.engine.steps.base.window import Pads, Pair, by_axis
 from intact.engine.steps.base.wiring import Read, Write
 
 
@@ -30,27 +28,19 @@ class Pool(Step):
     ceil_mode: bool = False
     count_include_pad: bool = False
 
-    def check(self, checker: Checker) -> None:
-        kernel = self.kernel or (1, 1)
-        checker.that(all(0 < k <= MOST_WIDTH for k in kernel), self.kernel, "a kernel above 0")
-        check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
-        most = [(k - 1) * d for k, d in zip(kernel, self.dilations, strict=True)] * 2
-        # A window reads some pixel, as ONNX wants it.
-        fits = all(p <= m for p, m in zip(self.pads, most, strict=True))
-        checker.that(fits, self.pads, f"pads up to {most}")
-        if self.mode == "average" or checker.grid(self.x) is not None:
-            checker.codes(self.x, self.y)
-        else:
-            checker.floats(self.x, self.y)
-
-    def output_shape(self, sizes: Sizes) -> Shape:
-        x = sizes.of(self.x)
-        if self.kernel is None:
-            if 0 in x[2:]:
-                raise mismatch(self.x, f"sizes {x[2:]}", "an element to pool")
-            return x[0], x[1], 1, 1
-        windows = positions(x, self.kernel, self.strides, self.dilations, self.pads, ceil_mode=self.ceil_mode)
-        return x[0], x[1], *windows
+    rules = """
+        taps = kernel or [1, 1]
+        0 < min(taps) and max(taps) <= 2 ** 16 | a kernel above 0
+        images(x, y, strides, dilations, pads)
+        reach = [(taps[0] - 1) * dilations[0], (taps[1] - 1) * dilations[1]]
+        max(pads[0], pads[2]) <= reach[0] and max(pads[1], pads[3]) <= reach[1] | pads within the kernel
+        types(x, 'codes', 'float32')
+        one_dtype(x, y)
+        mode == 'max' or dtype(x) == 'codes' | a mean of codes
+        fits x: kernel or x[2] * x[3] > 0 | an element to pool
+        places = windows(x, kernel, strides, dilations, pads, ceil_mode) if kernel else [1, 1]
+        sizes y: [x[0], x[1], *places]
+    """
 
     def evaluate(self, run: Run) -> None:
         x = run.array(self.x)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intact import numerics
-from intact.engine.steps.base.checker import Checker
 from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.wiring import Operand, Read, Write
@@ -22,10 +21,10 @@ class Softmax(Step):
     gain: float = 1.0
     mask: Operand = ""
 
-    def check(self, checker: Checker) -> None:
-        rank, other = checker.rank(self.y, self.x)
-        checker.that(-rank <= self.axis < rank, f"axis {self.axis}", f"one of {rank} axes")
-        checker.that(other == rank, (self.x,), f"tensors of rank {rank}")
+    rules = """
+        -rank(y) <= axis < rank(y) | an axis of y
+        rank(x) == rank(y) | one rank
+    """
 
     def evaluate(self, run: Run) -> None:
         mask = run.real(self.mask) if self.mask else None

@@ -14,7 +14,7 @@ from intact.engine.lower.rules.elements.dynamic_quantize import quantize_blocks,
 from intact.engine.lower.rules.products.block_float_linear import write_block_floats
 from intact.engine.lower.rules.products.float_linear import write_float_linear
 from intact.engine.steps import BlockLinear
-from intact.engine.steps.products.block_linear import misfit
+from intact.engine.steps.base.block_constants import misfit
 from intact.errors import FileFormatError
 from intact.graph import Node, Value, input_of, ops, read_block_weight
 from intact.numerics import BlockWeights, dequantize_blocks, has_block_product, has_exact_sums
