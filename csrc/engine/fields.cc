@@ -47,38 +47,44 @@ void Fields::absorb(Fields& part) {
 std::string Fields::text(std::string_view key) {
   const Json& value = item(key);
   if (!value.is(Json::Kind::text)) refuse(key, value, "text");
+  keep(key, std::string(value.text));
   return std::string(value.text);
 }
 
 bool Fields::truth(std::string_view key) {
   const Json& value = item(key);
   if (!value.is(Json::Kind::boolean)) refuse(key, value, "true or false");
+  keep(key, int64_t{value.truth});
   return value.truth;
 }
 
 int64_t Fields::integer(std::string_view key) {
   const Json& value = item(key);
   if (!value.is(Json::Kind::integer)) refuse(key, value, "an integer");
+  keep(key, value.integer);
   return value.integer;
 }
 
 double Fields::real(std::string_view key) {
   const Json& value = item(key);
   if (!value.is(Json::Kind::real)) refuse(key, value, "a finite number with a decimal point");
+  keep(key, value.real);
   return value.real;
 }
 
 std::optional<int64_t> Fields::integer_or_none(std::string_view key) {
   const Json& value = item(key);
-  if (value.is(Json::Kind::null)) return std::nullopt;
+  if (value.is(Json::Kind::null)) return keep(key, {}), std::nullopt;
   if (!value.is(Json::Kind::integer)) refuse(key, value, "an integer");
+  keep(key, value.integer);
   return value.integer;
 }
 
 std::optional<double> Fields::real_or_none(std::string_view key) {
   const Json& value = item(key);
-  if (value.is(Json::Kind::null)) return std::nullopt;
+  if (value.is(Json::Kind::null)) return keep(key, {}), std::nullopt;
   if (!value.is(Json::Kind::real)) refuse(key, value, "a finite number with a decimal point");
+  keep(key, value.real);
   return value.real;
 }
 
@@ -88,6 +94,7 @@ std::string Fields::one_of(std::string_view key, std::span<const char* const> op
       value.is(Json::Kind::text) &&
       std::any_of(options.begin(), options.end(), [&](const char* o) { return value.text == o; });
   if (!known) refuse(key, value, "a word that this field knows");
+  keep(key, std::string(value.text));
   return std::string(value.text);
 }
 
@@ -112,6 +119,7 @@ std::vector<int64_t> Fields::integers(std::string_view key) {
     if (!value.is(Json::Kind::integer)) refuse(key, value, "an integer");
     found.push_back(value.integer);
   }
+  keep(key, found);
   return found;
 }
 
@@ -121,6 +129,7 @@ std::vector<bool> Fields::truths(std::string_view key) {
     if (!value.is(Json::Kind::boolean)) refuse(key, value, "true or false");
     found.push_back(value.truth);
   }
+  keep(key, std::vector<int64_t>(found.begin(), found.end()));
   return found;
 }
 
@@ -139,6 +148,7 @@ Dim Fields::dim(const Json& value) const {
 std::vector<Dim> Fields::dims(std::string_view key) {
   std::vector<Dim> found;
   for (const Json& value : list(key).items) found.push_back(dim(value));
+  keep(key, found);
   return found;
 }
 
@@ -170,12 +180,17 @@ int Fields::named_value(std::string_view key, const Json& value, Role role, bool
 }
 
 int Fields::one(std::string_view key, Role role, bool optional, Type type, int rank) {
-  return named_value(key, item(key), role, optional, type, rank);
+  const int found = named_value(key, item(key), role, optional, type, rank);
+  keep(key, Ref{found});
+  return found;
 }
 
 std::vector<int> Fields::many(std::string_view key, Role role, Type type, int rank) {
   std::vector<int> found;
   for (const Json& value : list(key).items) found.push_back(named_value(key, value, role, false, type, rank));
+  std::vector<Ref> refs;
+  for (const int value : found) refs.push_back({value});
+  keep(key, std::move(refs));
   return found;
 }
 

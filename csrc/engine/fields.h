@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/json.h"
+#include "engine/rules.h"
 #include "engine/tensor.h"
 
 namespace intact::engine {
@@ -51,12 +52,17 @@ class Fields {
   std::vector<bool> truths(std::string_view key);
   template <size_t N>
   std::array<int64_t, N> integers_of(std::string_view key) {
-    return of_list<N>(item(key), key);
+    const auto found = of_list<N>(item(key), key);
+    keep(key, std::vector(found.begin(), found.end()));
+    return found;
   }
   template <size_t N>
   std::optional<std::array<int64_t, N>> integers_or_none(std::string_view key) {
     const Json& value = item(key);
-    return value.is(Json::Kind::null) ? std::nullopt : std::optional(of_list<N>(value, key));
+    if (value.is(Json::Kind::null)) return keep(key, {}), std::nullopt;
+    const auto found = of_list<N>(value, key);
+    keep(key, std::vector(found.begin(), found.end()));
+    return found;
   }
   std::array<int64_t, 2> pair(std::string_view key) { return integers_of<2>(key); }
   // The names that `many` found values for.
@@ -95,8 +101,11 @@ class Fields {
 
   const std::string& where() const { return where_; }
   const std::vector<Named>& named() const { return named_; }
+  // What was read so far, by the keys that were asked for, which outlive it.
+  FieldValues take_values() { return std::move(values_); }
 
  private:
+  void keep(std::string_view key, FieldValue value) { values_.emplace_back(key, std::move(value)); }
   [[noreturn]] void refuse(std::string_view key, const Json& value, const char* want) const;
   int one(std::string_view key, Role role, bool optional, Type type, int rank);
   int named_value(std::string_view key, const Json& value, Role role, bool optional, Type type, int rank);
@@ -117,6 +126,7 @@ class Fields {
   const ValueNames* const names_;
   size_t taken_ = 0, next_ = 0;
   std::vector<Named> named_;
+  FieldValues values_;
 };
 
 }  // namespace intact::engine

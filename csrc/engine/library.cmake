@@ -1,3 +1,24 @@
+# What a kind of step may say stands in its home in Python, from which native code has the text.
+file(GLOB HOMES CONFIGURE_DEPENDS src/intact/engine/steps/*/*.py)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${HOMES})
+set(STEP_RULES "")
+foreach(home ${HOMES})
+  file(READ ${home} TEXT)
+  if(TEXT MATCHES "\n    rules(: ClassVar\\[str\\])? = \"\"\"([^\"]*)\"\"\"")
+    set(RULES "${CMAKE_MATCH_2}")
+    string(REGEX MATCH "\n    kind = \"([a-z_]+)\"" FOUND "${TEXT}")
+    set(KIND "${CMAKE_MATCH_1}")
+    if(NOT FOUND)  # of a record whose fields several kinds have
+      string(REGEX MATCH "\nclass ([A-Za-z]+):" FOUND "${TEXT}")
+      set(RULES_OF_${CMAKE_MATCH_1} "${RULES}")
+    elseif(NOT INTACT_KINDS OR KIND IN_LIST CHOSEN)
+      string(REGEX MATCH "\nclass [A-Za-z]+\\(([A-Za-z]+)[,)]" FOUND "${TEXT}")
+      string(APPEND STEP_RULES "{\"${KIND}\", R\"(${RULES_OF_${CMAKE_MATCH_1}}${RULES})\"},\n")
+    endif()
+  endif()
+endforeach()
+file(CONFIGURE OUTPUT generated/engine/step_rules.inc CONTENT "${STEP_RULES}" @ONLY)
+
 # The C library: libintact, shared and static, of the engine below the plan and of the kernels that the module has.
 file(STRINGS src/intact/_version.py VERSION_LINE REGEX "__version__")
 string(REGEX REPLACE ".*\"(.+)\".*" "\\1" INTACT_VERSION "${VERSION_LINE}")
@@ -7,6 +28,7 @@ set(INTERFACE csrc/engine/interface.cc csrc/engine/session.cc)  # the module for
 list(REMOVE_ITEM ENGINE ${INTERFACE})
 add_library(intact_engine OBJECT ${ENGINE})
 target_include_directories(intact_engine PUBLIC csrc include)
+target_include_directories(intact_engine PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/generated")
 target_compile_definitions(intact_engine PRIVATE INTACT_BUILD INTACT_VERSION="${INTACT_VERSION}")
 set_target_properties(intact_engine PROPERTIES
   POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)

@@ -176,6 +176,8 @@ class Reader {
       fields.finish();
       step->kind = kind;
       step->index = i;
+      step->rules = &rules_of(kind);
+      step->fields = fields.take_values();
       sort_names(*step, fields);
       plan_.steps.push_back(std::move(step));
     }
@@ -395,7 +397,11 @@ Plan::Plan(const std::string& json, Host& host, bool is_whole) : arrays(&host) {
 
 void Plan::finish(bool is_whole) {
   check_order(*this);
-  for (const auto& step : steps) step->check(Checker(*this, *step));
+  for (const auto& step : steps) {
+    const Checker checker(*this, *step);
+    check_rules(*step, checker);
+    step->check(checker);
+  }
   connect();
   if (!is_whole) {
     fuse(*this);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/axes.h"
+#include "engine/rules.h"
 
 namespace intact::engine {
 
@@ -43,9 +44,10 @@ class PlanStep {
   PlanStep(const PlanStep&) = delete;
   PlanStep& operator=(const PlanStep&) = delete;
 
-  // Refuses what a file could say and no lowering would, beyond what the fields say.
+  // Refuses what a file could say and no lowering would, beyond what fields and rules say.
   virtual void check(const Checker&) const {}
-  // Sizes of the one tensor that it makes; unless it says otherwise, those of the first value it reads.
+  // Sizes of the one tensor that it makes where no rule says them; unless it says otherwise, those of the
+  // first value it reads.
   virtual Shape output_shape(const Sizes& sizes) const;
   // Sizes of all that it makes, in the order of `writes`.
   virtual void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const;
@@ -61,6 +63,8 @@ class PlanStep {
   std::string kind, name;
   size_t index = 0;  // among the steps of the file: of one that stands for several, the last of them
   Traits traits;
+  FieldValues fields;  // what rules ask for; none where it stands for steps of the file
+  const Rules* rules = nullptr;
   // By role, in the order of the fields: tensors, or constants in their places, that it computes with;
   // tensors that it makes; constants.
   std::vector<int> reads, writes, constants;

@@ -61,7 +61,8 @@ void PlanStep::infer(Sizes& sizes) const {
   std::vector<Shape>& made = sizes.made;
   made.clear();
   try {
-    made_shapes(sizes, made);
+    check_sizes(*this, sizes);
+    if (!sizes_by_rules(*this, sizes, made)) made_shapes(sizes, made);
   } catch (const Failure& failure) {
     throw failure.at("step '" + name + "'");
   }

@@ -1,9 +1,7 @@
 // Sum of two tensors of codes (N26), with broadcasting; bounds are codes of the output.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/add.h"
 
 namespace intact::engine {
@@ -18,10 +16,6 @@ struct Add final : PlanStep {
         low(f.integer_or_none("low")),
         high(f.integer_or_none("high")) {
     in_place = {a, b};
-  }
-  void check(const Checker& checker) const override { checker.codes(a, b, y); }
-  Shape output_shape(const Sizes& sizes) const override {
-    return sizes.broadcast(b, sizes.of(a), sizes.of(b));
   }
 
   void bind(Binding& binding) const override {

@@ -1,9 +1,7 @@
 // The place of the largest element along an axis, which stays with size 1 (N54).
 #include "engine/binding.h"
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
-#include "engine/sizes.h"
 #include "steps/arg_max.h"
 
 namespace intact::engine {
@@ -18,16 +16,6 @@ struct ArgMax final : PlanStep {
         smallest(f.truth("smallest")),
         last(f.truth("last")) {}
 
-  void check(const Checker& checker) const override {
-    checker.axis(x, axis);
-    checker.that(!checker.is_codes(x), "numbers");
-    checker.that(checker.is(y, Type::i64), "places of int64");
-  }
-  Shape output_shape(const Sizes& sizes) const override {
-    Shape made = sizes.of(x);
-    made[static_cast<int>(axis)] = 1;
-    return made;
-  }
   void bind(Binding& binding) const override {
     binding.add(make_arg_max(*binding.kernels.transpose,
                              {binding.view(x), binding.view(y), static_cast<int>(axis), smallest, last}));

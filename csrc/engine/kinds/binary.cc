@@ -2,7 +2,6 @@
 #include "engine/kinds.h"
 #include "engine/kinds/fusible.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/binary.h"
 
 namespace intact::engine {
@@ -15,12 +14,6 @@ Binary::Binary(Fields& f)
       y(f.writes("y")) {
   in_place = {a, b};
 }
-
-void Binary::check(const Checker& checker) const {
-  checker.that(binary_kind_of(function).has_value(), "a function of two floats");
-}
-
-Shape Binary::output_shape(const Sizes& sizes) const { return sizes.broadcast(b, sizes.of(a), sizes.of(b)); }
 
 void Binary::bind(Binding& binding) const {
   const Shape& shape = binding.shape(y);

@@ -19,21 +19,6 @@ struct BlockFloatLinear final : PlanStep {
         w(f),
         bias(f.constant("bias", Type::f32, 1, true)) {}
 
-  void check(const Checker& checker) const override {
-    w.check(checker);
-    checker.that(bias == kNoValue || checker.sizes(bias)[0] == checker.sizes(w.weight)[0],
-                 "one number of a bias for each output");
-    checker.one_rank(x, y);
-    checker.floats(x, y);
-    check_cut(checker, w, w.inputs);
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    Shape made = sizes_of_rows(sizes, x, w);
-    made[made.rank - 1] = sizes.of(w.weight)[0];
-    return made;
-  }
-
   void bind(Binding& binding) const override {
     const BlockCut cut(w.inputs, w.inputs, w.block);
     const PackedBlocks& packed = PackedBlocks::of(binding, w);

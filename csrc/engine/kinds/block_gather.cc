@@ -3,7 +3,6 @@
 #include "engine/kinds.h"
 #include "engine/kinds/packed_blocks.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/block_gather.h"
 
 namespace intact::engine {
@@ -12,19 +11,6 @@ namespace {
 struct BlockGather final : PlanStep {
   explicit BlockGather(Fields& f)
       : PlanStep(f, {.writes_parts = true}), index(f.operand("index")), y(f.writes("y")), table(f) {}
-
-  void check(const Checker& checker) const override {
-    table.check(checker);
-    checker.floats(y);
-    checker.index(index);
-    checker.that(checker.rank(y) == checker.rank(index) + 1, "a row for each index");
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    Shape made = sizes.of(index);
-    made.push(table.inputs);
-    return made;
-  }
 
   void bind(Binding& binding) const override {
     check_indices(binding, index, {binding.shape(table.weight)[0]});

@@ -20,26 +20,6 @@ struct BlockLinear final : PlanStep {
         w(f),
         bias(f.constant("bias", Type::f32, 1, true)) {}
 
-  void check(const Checker& checker) const override {
-    w.check(checker);
-    checker.that(bias == kNoValue || checker.sizes(bias)[0] == checker.sizes(w.weight)[0],
-                 "one number of a bias for each output");
-    checker.one_rank(x, y);
-    checker.floats(y);
-    const bool is_signed = checker.is(x, Type::i8);
-    checker.that(is_signed || checker.is(x, Type::u8), "int8 or uint8");
-    const int zeros = ranges.zero_points;
-    checker.that(zeros == kNoValue || (!is_signed && checker.is(zeros, Type::u8)), "zero points of uint8");
-    ranges.check(checker, x, w);
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    Shape made = sizes_of_rows(sizes, x, w);
-    ranges.check_sizes(sizes, made);
-    made[made.rank - 1] = sizes.of(w.weight)[0];
-    return made;
-  }
-
   void bind(Binding& binding) const override {
     const BlockCut cut(w.inputs, ranges.block, w.block);
     const View from = rows_read(binding, x);

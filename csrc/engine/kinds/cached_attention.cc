@@ -30,24 +30,6 @@ struct CachedAttention final : PlanStep {
         softcap(f.real("softcap")),
         window(f.integer("window")) {}
 
-  void check(const Checker& checker) const override {
-    checker.that((past_keys == kNoValue) == (past_values == kNoValue),
-                 "keys and values of the past, or neither");
-    checker.floats(q, k, v, y);
-    check_cache(checker, keys, past_keys);
-    check_cache(checker, values, past_values);
-    checker.ranks(3, q, k, v, y);
-    checker.ranks(4, keys, values);
-    if (past_keys != kNoValue) {
-      checker.ranks(4, past_keys, past_values);
-    }
-    check_last(checker, last);
-    checker.that(0 < kv_heads && kv_heads <= heads && heads <= (1 << 24) && heads % kv_heads == 0,
-                 "as many heads for each head of keys");
-    checker.that(0 <= window && window < (int64_t{1} << 31), "a window of 0 tokens, which is all, or more");
-    checker.that(softcap >= 0, "a cap of 0, which is none, or more");
-  }
-
   void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const override {
     const Shape &queries = sizes.of(q), &new_keys = sizes.of(k), &new_values = sizes.of(v);
     const int64_t size = new_keys[2] / kv_heads, value_size = new_values[2] / kv_heads;
@@ -77,12 +59,6 @@ struct CachedAttention final : PlanStep {
   }
 
  private:
-  static void check_cache(const Checker& checker, int made, int past) {
-    checker.that(checker.is(made, Type::f32) || checker.is(made, Type::f16) || checker.is(made, Type::i8),
-                 "a cache of float32, float16 or int8");
-    if (past != kNoValue) checker.one_dtype(made, past);
-  }
-
   static CacheKernels kernels_of(const Binding& binding) {
     const auto& kernels = binding.kernels;
     return {kernels.convert, kernels.dynamic_quantize, kernels.quantize};

@@ -25,39 +25,6 @@ struct ChosenBlockLinear final : PlanStep {
 
   bool has_codes() const { return ranges.scales != kNoValue; }
 
-  void check(const Checker& checker) const override {
-    w.check(checker);
-    const int64_t outputs = checker.sizes(w.weight)[0];
-    checker.that(bias == kNoValue || checker.sizes(bias)[0] == outputs,
-                 "one number of a bias for each output");
-    checker.that(
-        groups > 0 && outputs % groups == 0 && outputs / groups % static_cast<int64_t>(kBlockPanel) == 0,
-        "groups of outputs that fill panels");
-    checker.ranks(2, index, y);
-    checker.that(checker.rank(x) > 0, "rows");
-    checker.index(index);
-    checker.floats(y);
-    if (has_codes()) {
-      checker.that(checker.is(x, Type::i8), "codes of int8");
-      ranges.check(checker, x, w);
-      return;
-    }
-    checker.floats(x);
-    checker.that(ranges.block == 0, "no blocks of floats");
-    check_cut(checker, w, w.inputs);
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    Shape rows = sizes_of_rows(sizes, x, w);
-    if (has_codes()) ranges.check_sizes(sizes, rows);
-    --rows.rank;
-    const Shape& chosen = sizes.of(index);
-    const int64_t count = elements(rows);
-    if (chosen[1] != 1 || (count > 0 ? chosen[0] % count != 0 : chosen[0] != 0))
-      sizes.mismatch(index, "shape " + text_of(chosen), "as many single indices for each row");
-    return {chosen[0], sizes.of(w.weight)[0] / groups};
-  }
-
   void bind(Binding& binding) const override {
     check_indices(binding, index, {groups});
     const PackedBlocks& packed = PackedBlocks::of(binding, w);

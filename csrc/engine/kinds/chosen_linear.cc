@@ -3,7 +3,6 @@
 #include "engine/kinds.h"
 #include "engine/kinds/conv_forms.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/chosen_linear.h"
 #include "steps/conv.h"
 #include "steps/copy.h"
@@ -44,27 +43,8 @@ struct ChosenLinear final : PlanStep {
         epilogue(f) {}
 
   void check(const Checker& checker) const override {
-    const Shape& shape = checker.sizes(weight);
-    epilogue.check(checker, shape[0]);
-    for (const int64_t n : shape)
-      checker.that(0 < n && n <= (int64_t{1} << 24), "weights that are not empty");
-    checker.that(groups > 0 && shape[0] % groups == 0, "as many columns for each matrix");
+    epilogue.check(checker, checker.sizes(weight)[0]);
     checker.that(epilogue.residual == kNoValue, "no residual, where rows choose");
-    checker.ranks(2, index, y);
-    checker.that(checker.rank(x) > 0, "rows");
-    checker.index(index);
-    checker.codes(x);
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    Shape rows = sizes.of(x);
-    --rows.rank;
-    const Shape& chosen = sizes.of(index);
-    const int64_t count = elements(rows);
-    if (chosen[1] != 1 || (count > 0 ? chosen[0] % count != 0 : chosen[0] != 0)) {
-      sizes.mismatch(index, "shape " + text_of(chosen), "as many single indices for each row");
-    }
-    return {chosen[0], sizes.of(weight)[0] / groups};
   }
 
   void bind(Binding& binding) const override {

@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "engine/binding.h"
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "steps/clip.h"

@@ -1,5 +1,4 @@
 // Concatenation. Inputs on another grid than y are rescaled (N28); constants are plain numbers.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/moved.h"
@@ -13,15 +12,6 @@ Concat::Concat(Fields& f)
       xs(f.many("xs", Role::operand)),
       y(f.writes("y")),
       axis(f.integer("axis")) {}
-
-void Concat::check(const Checker& checker) const {
-  const int rank = checker.rank(y);
-  checker.that(-rank <= axis && axis < rank && !xs.empty(), "an axis that there is, and tensors");
-  for (const int x : xs) {
-    checker.ranks(rank, x);
-    checker.one_dtype(x, y);
-  }
-}
 
 Shape Concat::output_shape(const Sizes& sizes) const {
   Shape made = sizes.of(xs[0]);

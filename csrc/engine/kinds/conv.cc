@@ -27,14 +27,7 @@ struct Conv final : PlanStep {
 
   void check(const Checker& checker) const override {
     check_low(checker, x, low, shift);
-    check_filters(checker, x, weight, groups, epilogue);
-    checker.window(x, y, strides, dilations, pads);
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    const Shape &image = sizes.of(x), &w = sizes.of(weight);
-    const auto [height, width] = window_positions(sizes, x, {w[1], w[2]}, strides, dilations, pads);
-    return {image[0], w[0], height, width};
+    epilogue.check(checker, checker.sizes(weight)[0]);
   }
 
   Halo halo(const Plan&, int value) const override { return value == x || value == low ? pads : kNoHalo; }

@@ -1,6 +1,5 @@
 // Running sums along an axis (N54).
 #include "engine/binding.h"
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "steps/cum_sum.h"
@@ -17,11 +16,6 @@ struct CumSum final : PlanStep {
         exclusive(f.truth("exclusive")),
         reverse(f.truth("reverse")) {}
 
-  void check(const Checker& checker) const override {
-    checker.axis(x, axis);
-    checker.that(!checker.is_codes(x), "numbers");
-    checker.one_dtype(x, y);
-  }
   void bind(Binding& binding) const override {
     binding.add(make_cum_sum({binding.view(x), binding.view(y), static_cast<int>(axis), exclusive, reverse}));
   }

@@ -1,6 +1,5 @@
 // Codes to float32 (N12).
 #include "engine/binding.h"
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "steps/dequantize.h"
@@ -13,10 +12,6 @@ struct Dequantize final : PlanStep {
       : PlanStep(f, {.follows = true, .by_image = true, .writes_parts = true}),
         x(f.reads("x")),
         y(f.writes("y")) {}
-  void check(const Checker& checker) const override {
-    checker.codes(x);
-    checker.floats(y);
-  }
   void bind(Binding& binding) const override {
     const Codes& codes = binding.codes(x);
     binding.add(make_dequantize(*binding.kernels.quantize, *binding.kernels.transpose,

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <functional>
 
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/packed_blocks.h"
 #include "engine/kinds/views.h"
 #include "engine/kinds/window.h"
-#include "engine/sizes.h"
 #include "steps/block_linear.h"
 #include "steps/copy.h"
 #include "steps/dynamic_depthwise.h"
@@ -53,30 +51,6 @@ struct DynamicConv final : PlanStep {
         dilations(f.pair("dilations")),
         pads(f.integers_of<4>("pads")),
         groups(f.integer("groups")) {}
-
-  void check(const Checker& checker) const override {
-    const Shape& w = checker.sizes(weight);
-    for (int i = 0; i < 4; ++i) checker.that(w[i] > 0, "weights that are not empty");
-    checker.that(groups > 0 && w[0] % groups == 0, "groups that divide the outputs");
-    for (const int i : {1, 2}) checker.that(w[i] <= kMostPad, "a kernel no wider than an image");
-    checker.that(w[3] <= kMostTerms / w[1] / w[2], "sums that fit int32");
-    for (const int value : {scales, zero_points, bias}) {
-      checker.that(value == kNoValue || checker.sizes(value)[0] == w[0], "one number for each output");
-    }
-    checker.floats(y, x_scale);
-    const bool is_signed = checker.is(x, Type::i8);
-    checker.that(is_signed || checker.is(x, Type::u8), "int8 or uint8");
-    checker.that(x_zero_point == kNoValue || (!is_signed && checker.is(x_zero_point, Type::u8)),
-                 "zero points of uint8");
-    for (const int value : {x_scale, x_zero_point}) {
-      checker.that(value == kNoValue || checker.rank(value) == 0, "a range of all codes");
-    }
-    checker.window(x, y, strides, dilations, pads);
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    return convolution_shape(sizes, x, weight, groups, strides, dilations, pads);
-  }
 
   void bind(Binding& binding) const override {
     const Shape& w = binding.shape(weight);

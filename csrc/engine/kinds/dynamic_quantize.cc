@@ -3,11 +3,9 @@
 
 #include <span>
 
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/common/walk.h"
 
 namespace intact::engine {
@@ -21,29 +19,6 @@ struct DynamicQuantize final : PlanStep {
         scales(f.writes("scales")),
         zero_points(f.writes("zero_points", true)),
         block(f.integer("block")) {}
-
-  void check(const Checker& checker) const override {
-    const bool is_signed = zero_points == kNoValue;
-    checker.floats(x, scales);
-    checker.that(block >= 0, "a block of 0 elements, which is all of x, or more");
-    checker.that(checker.rank(x) > 0 && checker.rank(x) == checker.rank(y), "one rank");
-    checker.that(checker.is(y, is_signed ? Type::i8 : Type::u8), "int8, or uint8 with zero points");
-    for (const int value : {scales, is_signed ? scales : zero_points}) {
-      checker.that(checker.rank(value) == (block == 0 ? 0 : checker.rank(x)), "a scale for each block");
-    }
-    checker.that(is_signed || checker.is(zero_points, Type::u8), "zero points of uint8");
-  }
-
-  void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const override {
-    const Shape& shape = sizes.of(x);
-    Shape ranges;
-    if (block != 0) {
-      ranges = shape;
-      ranges[shape.rank - 1] = shape.last() / block + (shape.last() % block != 0 ? 1 : 0);
-    }
-    made = {shape, ranges};
-    if (zero_points != kNoValue) made.push_back(ranges);
-  }
 
   void bind(Binding& binding) const override {
     if (block == 0 && bind_in_memory_order(binding)) return;

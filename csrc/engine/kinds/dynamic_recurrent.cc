@@ -7,9 +7,6 @@
 namespace intact::engine {
 namespace {
 
-// Of codes of 8 bits each: their sum stays within int32.
-constexpr int64_t kMostTerms = ((int64_t{1} << 31) - 1) / (255 * 255);
-
 struct DynamicRecurrent final : PlanStep {
   explicit DynamicRecurrent(Fields& f)
       : PlanStep(f, {.strided = true}),
@@ -17,20 +14,6 @@ struct DynamicRecurrent final : PlanStep {
         weight(f.constant("weight", Type::u8, 3)),
         scales(f.constant("scales", Type::f32, 2)),
         zero_points(f.constant("zero_points", Type::u8, 2, true)) {}
-
-  void check(const Checker& checker) const override {
-    const Shape& shape = checker.sizes(weight);
-    ports.check(checker, shape, Cell::lstm);
-    checker.that(shape[2] <= kMostTerms, "sums that fit int32");
-    for (const int value : {scales, zero_points}) {
-      checker.that(value == kNoValue || checker.sizes(value) == Shape{shape[0], shape[1]},
-                   "one number for each gate of a state");
-    }
-  }
-
-  void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const override {
-    ports.made_shapes(sizes, sizes.of(weight), made);
-  }
 
   void bind(Binding& binding) const override {
     const Shape& w = binding.shape(weight);

@@ -3,7 +3,6 @@
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/elementwise.h"
 
 namespace intact::engine {
@@ -20,12 +19,6 @@ struct Elementwise final : PlanStep {
   void check(const Checker& checker) const override {
     checker.that(!xs.empty() && !checker.is_codes(y), "plain numbers");
     for (const int x : xs) checker.that(!checker.is_codes(x), "plain numbers");
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    Shape made = sizes.of(xs[0]);
-    for (const int x : xs) made = sizes.broadcast(x, made, sizes.of(x));
-    return made;
   }
 
   void bind(Binding& binding) const override {

@@ -21,16 +21,6 @@ struct FloatConv final : PlanStep {
         pads(f.integers_of<4>("pads")),
         groups(f.integer("groups")) {}
 
-  void check(const Checker& checker) const override {
-    check_float_filters(checker, weight, bias, groups);
-    checker.floats(x, y);
-    checker.window(x, y, strides, dilations, pads);
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    return convolution_shape(sizes, x, weight, groups, strides, dilations, pads);
-  }
-
   Halo halo(const Plan&, int value) const override { return value == x ? pads : kNoHalo; }
 
   void bind(Binding& binding) const override {

@@ -18,19 +18,8 @@ struct FloatConvTranspose final : PlanStep {
         bias(f.constant("bias", Type::f32, 1, true)),
         window(f) {}
 
-  void check(const Checker& checker) const override {
-    check_float_filters(checker, weight, bias, window.groups);
-    checker.floats(x, y);
-    checker.window(x, y, window.strides, window.dilations, window.pads);
-    checker.that(window.strides[0] <= kMostWidth && window.strides[1] <= kMostWidth, "strides of an image");
-  }
-
   Shape output_shape(const Sizes& sizes) const override {
-    const Shape& w = sizes.of(weight);
-    if (sizes.of(x)[1] != product(w[3], window.groups)) {
-      sizes.mismatch(x, std::to_string(sizes.of(x)[1]) + " channels", "as many as its weight has");
-    }
-    return window.output_shape(sizes, x, w);
+    return window.output_shape(sizes, x, sizes.of(weight));
   }
   Halo halo(const Plan& plan, int value) const override {
     return value == x ? window.halo(plan.constant(weight).shape) : kNoHalo;

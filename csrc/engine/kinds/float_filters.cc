@@ -44,12 +44,4 @@ PackedFloats packed_floats(const Bytes& bytes) {
           bytes.owner};
 }
 
-void check_float_filters(const Checker& checker, int weight, int bias, int64_t groups) {
-  const Shape& shape = checker.sizes(weight);
-  for (const int64_t n : shape) checker.that(0 < n && n <= (int64_t{1} << 24), "weights that are not empty");
-  checker.that(groups > 0 && shape[0] % groups == 0, "groups that divide the channels");
-  if (bias != kNoValue)
-    checker.that(checker.sizes(bias)[0] == shape[0], "one number of a bias for each channel");
-}
-
 }  // namespace intact::engine

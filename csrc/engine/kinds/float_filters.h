@@ -1,8 +1,7 @@
-// Constant weights of float32 as kernels read them, and what layers of them check alike.
+// Constant weights of float32 as kernels read them.
 #pragma once
 
 #include "engine/binding.h"
-#include "engine/checker.h"
 #include "steps/common/float_cut.h"
 
 namespace intact::engine {
@@ -15,8 +14,5 @@ std::vector<uint8_t> pack_matrices(const FloatGemmOps& ops, const float* matrice
 std::vector<uint8_t> pack_filters(const FloatGemmOps& ops, const float* weight, int64_t out, int64_t taps,
                                   int64_t in, int64_t groups);
 PackedFloats packed_floats(const Bytes& bytes);
-
-// Refuses weights [out, ...] that are empty or do not fall into groups, and a bias that does not fit.
-void check_float_filters(const Checker& checker, int weight, int bias, int64_t groups);
 
 }  // namespace intact::engine

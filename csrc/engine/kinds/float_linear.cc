@@ -2,7 +2,6 @@
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/float_filters.h"
-#include "engine/sizes.h"
 #include "steps/float_matmul.h"
 
 namespace intact::engine {
@@ -15,24 +14,6 @@ struct FloatLinear final : PlanStep {
         y(f.writes("y")),
         weight(f.constant("weight", Type::f32, 2)),
         bias(f.constant("bias", Type::f32, 1, true)) {}
-
-  void check(const Checker& checker) const override {
-    const Shape& shape = checker.sizes(weight);
-    checker.that(!shape.has(0), "weights that are not empty");
-    checker.one_rank(x, y);
-    checker.floats(x, y);
-    if (bias != kNoValue)
-      checker.that(checker.sizes(bias)[0] == shape[1], "one number of a bias for each output");
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    Shape made = sizes.of(x);
-    const Shape& w = sizes.of(weight);
-    if (made.last() != w[0])
-      sizes.mismatch(x, std::to_string(made.last()) + " columns", std::to_string(w[0]));
-    made[made.rank - 1] = w[1];
-    return made;
-  }
 
   void bind(Binding& binding) const override {
     const FloatGemmOps& ops = *binding.kernels.float_gemm;

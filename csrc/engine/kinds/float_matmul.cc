@@ -1,6 +1,5 @@
 // Product of float32 [..., i, k] by [..., k, j], leading axes broadcast (N51); a or b may name a constant.
 // Rows by one matrix for all of them are one matrix.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/product_spec.h"
@@ -16,13 +15,6 @@ FloatMatMul::FloatMatMul(Fields& f)
       a(f.operand("a")),
       b(f.operand("b")),
       y(f.writes("y")) {}
-
-void FloatMatMul::check(const Checker& checker) const {
-  checker.that(checker.rank(a) >= 2 && checker.rank(b) >= 2, "rank 2 or more");
-  checker.floats(a, b, y);
-}
-
-Shape FloatMatMul::output_shape(const Sizes& sizes) const { return sizes.product_shape(a, b); }
 
 void FloatMatMul::bind(Binding& binding) const {
   const Shape& shape = binding.shape(y);

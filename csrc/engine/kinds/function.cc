@@ -1,6 +1,5 @@
 // An element-wise function of floats, which may come and go as codes.
 #include "engine/binding.h"
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "steps/function.h"

@@ -11,7 +11,6 @@ namespace intact::engine {
 struct MatMul final : PlanStep {
   explicit MatMul(Fields& fields);
   void check(const Checker& checker) const override;
-  Shape output_shape(const Sizes& sizes) const override;
   void bind(Binding& binding) const override;
   int a, b, y;
   EpilogueRecord epilogue;
@@ -19,15 +18,12 @@ struct MatMul final : PlanStep {
 
 struct FloatMatMul final : PlanStep {
   explicit FloatMatMul(Fields& fields);
-  void check(const Checker& checker) const override;
-  Shape output_shape(const Sizes& sizes) const override;
   void bind(Binding& binding) const override;
   int a, b, y;
 };
 
 struct Softmax final : PlanStep {
   explicit Softmax(Fields& fields);
-  void check(const Checker& checker) const override;
   void bind(Binding& binding) const override;
   int x, y;
   int64_t axis;
@@ -49,7 +45,6 @@ struct FloatAttention final : PlanStep {
 
 struct LayerNorm final : PlanStep {
   explicit LayerNorm(Fields& fields);
-  void check(const Checker& checker) const override;
   void bind(Binding& binding) const override;
   int x, y, weight, bias;
   double epsilon;
@@ -58,15 +53,12 @@ struct LayerNorm final : PlanStep {
 
 struct Quantize final : PlanStep {
   explicit Quantize(Fields& fields);
-  void check(const Checker& checker) const override;
   void bind(Binding& binding) const override;
   int x, y;
 };
 
 struct Binary final : PlanStep {
   explicit Binary(Fields& fields);
-  void check(const Checker& checker) const override;
-  Shape output_shape(const Sizes& sizes) const override;
   void bind(Binding& binding) const override;
   std::string function;
   int a, b, y;

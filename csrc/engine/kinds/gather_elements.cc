@@ -1,10 +1,8 @@
 // y[i, j, ...] = x[index[i, j, ...], j, ...], where axis is 0; a run that meets an index out of range ends
 // there.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/gather_elements.h"
 
 namespace intact::engine {
@@ -18,17 +16,6 @@ struct GatherElements final : PlanStep {
         y(f.writes("y")),
         axis(f.integer("axis")) {}
 
-  void check(const Checker& checker) const override {
-    checker.axis(x, axis);
-    checker.one_rank(x, index, y);
-    checker.index(index);
-    checker.one_dtype(x, y);
-    checker.one_grid(x, y);
-  }
-  Shape output_shape(const Sizes& sizes) const override {
-    check_index_sizes(sizes, index, x, axis);
-    return sizes.of(index);
-  }
   void bind(Binding& binding) const override {
     check_indices(binding, index, {binding.shape(x)[static_cast<int>(axis)]});
     binding.add(make_gather_elements(

@@ -1,9 +1,7 @@
 // Values of images [n, c, h, w] at the places of a grid [n, rows, columns, 2] (N59), in float32.
 #include "engine/binding.h"
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
-#include "engine/sizes.h"
 #include "steps/grid_sample.h"
 
 namespace intact::engine {
@@ -19,19 +17,6 @@ struct GridSample final : PlanStep {
         padding(grid_padding_of(f.one_of("padding", kGridPaddingNames)).value()),
         align_corners(f.truth("align_corners")) {}
 
-  void check(const Checker& checker) const override {
-    checker.ranks(4, x, grid, y);
-    checker.floats(x, grid, y);
-  }
-  Shape output_shape(const Sizes& sizes) const override {
-    const Shape &image = sizes.of(x), &places = sizes.of(grid);
-    if (places[0] != image[0] || places[3] != 2) {
-      sizes.mismatch(grid, "shape " + text_of(places), "two numbers for each place of each image");
-    }
-    const Shape made{image[0], image[1], places[1], places[2]};
-    if (!made.has(0) && (image[2] == 0 || image[3] == 0)) sizes.mismatch(x, text_of(image), "pixels");
-    return made;
-  }
   void bind(Binding& binding) const override {
     binding.add(make_grid_sample({binding.view(x), binding.view(grid), binding.view(y),
                                   nearest ? GridMode::nearest : GridMode::linear, padding, align_corners}));

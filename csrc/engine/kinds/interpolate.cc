@@ -1,10 +1,8 @@
 // Sums of elements of x times weights, along an axis (N57): a row of places and of weights for each element
 // of y.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/interpolate.h"
 
 namespace intact::engine {
@@ -21,22 +19,6 @@ struct Interpolate final : PlanStep {
     fixed = {places, weights};
   }
 
-  void check(const Checker& checker) const override {
-    checker.axis(x, axis);
-    checker.one_rank(x, y);
-    checker.floats(x, y);
-    checker.ranks(2, places, weights);
-    checker.that(checker.is(places, Type::i64) && checker.is(weights, Type::f32),
-                 "int64 places, float32 weights");
-  }
-  Shape output_shape(const Sizes& sizes) const override {
-    const Shape &made = sizes.of(places), &given = sizes.of(weights);
-    if (!(made == given) || made[1] == 0)
-      sizes.mismatch(weights, text_of(given), "one weight for each place");
-    Shape found = sizes.of(x);
-    found[static_cast<int>(axis)] = made[0];
-    return found;
-  }
   void bind(Binding& binding) const override {
     const int64_t size = binding.shape(x)[static_cast<int>(axis)];
     check_indices(binding, places, {size});

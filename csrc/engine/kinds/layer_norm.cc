@@ -16,8 +16,6 @@ LayerNorm::LayerNorm(Fields& f)
   in_place = {x};
 }
 
-void LayerNorm::check(const Checker& checker) const { checker.one_rank(x, y); }
-
 void LayerNorm::bind(Binding& binding) const {
   binding.add(
       make_layer_norm(*binding.kernels.float_steps, *binding.kernels.transpose, norm_spec(*this, binding)));

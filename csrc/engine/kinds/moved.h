@@ -7,7 +7,6 @@ namespace intact::engine {
 
 struct Reshape final : PlanStep {
   explicit Reshape(Fields& fields);
-  void check(const Checker& checker) const override;
   Shape output_shape(const Sizes& sizes) const override;
   void bind(Binding& binding) const override;
   int x, y;
@@ -15,8 +14,6 @@ struct Reshape final : PlanStep {
 
 struct Transpose final : PlanStep {
   explicit Transpose(Fields& fields);
-  void check(const Checker& checker) const override;
-  Shape output_shape(const Sizes& sizes) const override;
   void bind(Binding& binding) const override;
   int x, y;
   std::vector<int64_t> perm;
@@ -24,7 +21,6 @@ struct Transpose final : PlanStep {
 
 struct Slice final : PlanStep {
   explicit Slice(Fields& fields);
-  void check(const Checker& checker) const override;
   Shape output_shape(const Sizes& sizes) const override;
   void bind(Binding& binding) const override;
   int x, y;
@@ -33,7 +29,6 @@ struct Slice final : PlanStep {
 
 struct Concat final : PlanStep {
   explicit Concat(Fields& fields);
-  void check(const Checker& checker) const override;
   Shape output_shape(const Sizes& sizes) const override;
   void bind(Binding& binding) const override;
   std::vector<int> xs;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/binding.h"
+#include "engine/failure.h"
 #include "engine/kinds/block_constants.h"
 #include "steps/block_float_linear.h"
 #include "steps/block_linear.h"

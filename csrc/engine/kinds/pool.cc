@@ -1,5 +1,4 @@
 // AveragePool of codes, MaxPool of codes or float32 (N27); without a kernel over the whole plane.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
@@ -53,30 +52,6 @@ struct Pool final : PlanStep {
         pads(f.integers_of<4>("pads")),
         ceil_mode(f.truth("ceil_mode")),
         count_include_pad(f.truth("count_include_pad")) {}
-
-  void check(const Checker& checker) const override {
-    const Pair taps = kernel.value_or(Pair{1, 1});
-    for (const int64_t k : taps) checker.that(0 < k && k <= kMostWidth, "a kernel above 0");
-    checker.window(x, y, strides, dilations, pads);
-    for (size_t i = 0; i < 4; ++i) {  // a window reads some pixel, as ONNX wants it
-      checker.that(pads[i] <= (taps[i % 2] - 1) * dilations[i % 2], "pads below the kernel");
-    }
-    if (!is_max || checker.is_codes(x)) {
-      checker.codes(x, y);
-    } else {
-      checker.floats(x, y);
-    }
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    const Shape& image = sizes.of(x);
-    if (!kernel) {
-      if (image[2] == 0 || image[3] == 0) sizes.mismatch(x, "no pixels", "an element to pool");
-      return {image[0], image[1], 1, 1};
-    }
-    const auto [height, width] = window_positions(sizes, x, *kernel, strides, dilations, pads, ceil_mode);
-    return {image[0], image[1], height, width};
-  }
 
   void bind(Binding& binding) const override {
     const Shape &from = binding.shape(x), &to = binding.shape(y);

@@ -10,11 +10,6 @@ Quantize::Quantize(Fields& f)
       x(f.reads("x")),
       y(f.writes("y")) {}
 
-void Quantize::check(const Checker& checker) const {
-  checker.floats(x);
-  checker.codes(y);
-}
-
 void Quantize::bind(Binding& binding) const {
   const Codes& codes = binding.codes(y);
   binding.add(make_quantize(*binding.kernels.quantize, *binding.kernels.transpose,

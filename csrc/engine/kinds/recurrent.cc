@@ -38,18 +38,6 @@ struct Recurrent final : PlanStep {
     return *cell;
   }
 
-  void check(const Checker& checker) const override {
-    const Shape& shape = checker.sizes(weight);
-    ports.check(checker, shape, cell);
-    checker.that(bias == kNoValue || cell == Cell::gru_reset_after, "no bias apart");
-    if (bias != kNoValue)
-      checker.that(checker.sizes(bias) == Shape{shape[0], shape[2]}, "a bias for each state");
-  }
-
-  void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const override {
-    ports.made_shapes(sizes, sizes.of(weight), made);
-  }
-
   void bind(Binding& binding) const override {
     const FloatGemmOps& ops = *binding.kernels.float_gemm;
     const Shape& w = binding.shape(weight);

@@ -30,47 +30,6 @@ struct RecurrentPorts {
         last_c(f.writes("last_c", true)),
         batch_first(f.truth("batch_first")) {}
 
-  void check(const Checker& checker, const Shape& weight, Cell cell) const {
-    const auto directions = static_cast<int64_t>(reverse.size());
-    const bool fits =
-        weight[0] == directions && directions > 0 && weight[2] > 0 && weight[1] == gates_of(cell) * weight[2];
-    checker.that(fits, "weights of each direction, gate and state");
-    checker.ranks(3, x);
-    for (const int state : {h, c, last_h, last_c}) {
-      if (state != kNoValue) checker.ranks(3, state);
-    }
-    checker.floats(x);
-    checker.that(y != kNoValue || last_h != kNoValue || last_c != kNoValue, "outputs");
-    checker.that((c == kNoValue && last_c == kNoValue) || cell == Cell::lstm, "a cell with two states");
-    if (y != kNoValue) checker.ranks(4, y);
-    if (lengths != kNoValue) {
-      checker.ranks(1, lengths);
-      checker.that(checker.is(lengths, Type::i32), "lengths of int32");
-    }
-  }
-
-  void made_shapes(const Sizes& sizes, const Shape& w, std::vector<Shape>& made) const {
-    const Shape& given = sizes.of(x);
-    const int64_t steps = given[batch_first ? 1 : 0], batch = given[batch_first ? 0 : 1];
-    if (given[2] != product(w[0], w[1]))
-      sizes.mismatch(x, std::to_string(given[2]) + " columns", "those of all gates");
-    const Shape state = batch_first ? Shape{batch, w[0], w[2]} : Shape{w[0], batch, w[2]};
-    for (const int value : {h, c}) {
-      if (value != kNoValue && !(sizes.of(value) == state)) {
-        sizes.mismatch(value, "shape " + text_of(sizes.of(value)), text_of(state));
-      }
-    }
-    if (lengths != kNoValue && !(sizes.of(lengths) == Shape{batch})) {
-      sizes.mismatch(lengths, "shape " + text_of(sizes.of(lengths)), text_of(Shape{batch}));
-    }
-    if (y != kNoValue) {
-      made.push_back(batch_first ? Shape{batch, steps, w[0], w[2]} : Shape{steps, w[0], batch, w[2]});
-    }
-    for (const int value : {last_h, last_c}) {
-      if (value != kNoValue) made.push_back(state);
-    }
-  }
-
   // All of a step but its weights.
   RecurrentSpec spec(Binding& binding, Cell cell, int64_t hidden) const {
     RecurrentSpec made{};

@@ -1,9 +1,7 @@
 // One number for the floats along some axes (N50): they become the last ones of x, and y has the others.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/reduce.h"
 
 namespace intact::engine {
@@ -21,24 +19,6 @@ struct Reduce final : PlanStep {
   }
 
   bool goes(int axis) const { return std::binary_search(axes.begin(), axes.end(), axis); }
-
-  void check(const Checker& checker) const override {
-    for (size_t i = 0; i < axes.size(); ++i) {
-      checker.axis(x, axes[i]);
-      checker.that(i == 0 || axes[i] != axes[i - 1], "distinct axes");
-    }
-    const int left = checker.rank(x) - (keepdims ? 0 : static_cast<int>(axes.size()));
-    checker.that(checker.rank(y) == left, "an output of another rank");
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    Shape made;
-    for (int i = 0; i < sizes.of(x).rank; ++i) {
-      if (!goes(i)) made.push(sizes.of(x)[i]);
-      if (goes(i) && keepdims) made.push(1);
-    }
-    return made;
-  }
 
   void bind(Binding& binding) const override {
     std::vector<int> kept, order;

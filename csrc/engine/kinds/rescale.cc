@@ -1,5 +1,4 @@
 // Codes of one grid to codes of another (N28).
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
@@ -14,7 +13,6 @@ struct Rescale final : PlanStep {
         y(f.writes("y")) {
     in_place = {x};
   }
-  void check(const Checker& checker) const override { checker.codes(x, y); }
   void bind(Binding& binding) const override { move(binding, x, binding.view(x), y, binding.view(y)); }
   int x, y;
 };

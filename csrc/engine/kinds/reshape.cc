@@ -1,6 +1,5 @@
 // The same elements in ONNX's order under y's shape (Flatten, Squeeze, ... too). Nothing runs where they lie
 // in that order on both sides.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/moved.h"
@@ -10,8 +9,6 @@
 namespace intact::engine {
 
 Reshape::Reshape(Fields& f) : PlanStep(f, {}), x(f.reads("x")), y(f.writes("y")) {}
-
-void Reshape::check(const Checker& checker) const { checker.one_dtype(x, y); }
 
 // As the plan says; at most one dimension is what is left. No elements leave any number: then it is what x's
 // other axes hold, so that [0, 4, 2] becomes [0, 8].

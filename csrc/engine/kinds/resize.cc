@@ -1,5 +1,4 @@
 // Nearest neighbour: for each axis that changes, a constant or what follows from sizes says what y reads.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
@@ -17,17 +16,6 @@ struct Resize final : PlanStep {
         axes(f.integers("axes")),
         indices(f.many("indices", Role::operand)) {
     fixed = indices;
-  }
-
-  void check(const Checker& checker) const override {
-    checker.one_dtype(x, y);
-    checker.that(checker.rank(x) == checker.rank(y) && axes.size() == indices.size(),
-                 "indices for each axis");
-    for (size_t i = 0; i < axes.size(); ++i) {
-      checker.axis(x, axes[i]);
-      checker.that(checker.is(indices[i], Type::i64) && checker.rank(indices[i]) == 1, "a vector of int64");
-      checker.that(std::count(axes.begin(), axes.end(), axes[i]) == 1, "distinct axes");
-    }
   }
 
   Shape output_shape(const Sizes& sizes) const override {

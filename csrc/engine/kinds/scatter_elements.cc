@@ -19,18 +19,6 @@ struct ScatterElements final : PlanStep {
         axis(f.integer("axis")),
         reduction(f.text("reduction")) {}
 
-  void check(const Checker& checker) const override {
-    checker.one_rank(x, index, updates, y);
-    checker.axis(x, axis);
-    check_scattered(checker, x, index, updates, y, reduction);
-  }
-  Shape output_shape(const Sizes& sizes) const override {
-    check_index_sizes(sizes, index, x, axis);
-    if (!(sizes.of(updates) == sizes.of(index))) {
-      sizes.mismatch(updates, "shape " + text_of(sizes.of(updates)), text_of(sizes.of(index)));
-    }
-    return sizes.of(x);
-  }
   void bind(Binding& binding) const override {
     check_indices(binding, index, {binding.shape(x)[static_cast<int>(axis)]});
     const View to = binding.view(y);

@@ -19,21 +19,6 @@ struct ScatterRows final : PlanStep {
         row_sizes(f.dims("sizes")),
         reduction(f.text("reduction")) {}
 
-  void check(const Checker& checker) const override {
-    checker.ranks(2, x, index, updates, y);
-    checker.that(!row_sizes.empty(), "sizes of axes");
-    for (const Dim& n : row_sizes) checker.that(n.text >= 0 || n.value >= 0, "sizes of axes");
-    check_scattered(checker, x, index, updates, y, reduction);
-  }
-  Shape output_shape(const Sizes& sizes) const override {
-    const Shape &from = sizes.of(x), &rows = sizes.of(index);
-    if (rows[1] != static_cast<int64_t>(row_sizes.size()) || from[0] != product(sizes.numbers(row_sizes))) {
-      sizes.mismatch(index, "shape " + text_of(rows), "tuples for the sizes of the rows");
-    }
-    const Shape wanted{rows[0], from[1]};
-    if (!(sizes.of(updates) == wanted)) sizes.mismatch(updates, text_of(sizes.of(updates)), text_of(wanted));
-    return from;
-  }
   void bind(Binding& binding) const override {
     const std::vector<int64_t> axes = binding.numbers(row_sizes);
     check_indices(binding, index, axes);

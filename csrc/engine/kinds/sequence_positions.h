@@ -1,15 +1,9 @@
 // The positions of the last tokens of sequences.
 #pragma once
 
-#include "engine/checker.h"
 #include "engine/kinds/views.h"
 
 namespace intact::engine {
-
-inline void check_last(const Checker& checker, int last) {
-  checker.index(last);
-  checker.that(checker.rank(last) == 1 || checker.rank(last) == 2, "a position for each sequence");
-}
 
 inline void check_last(const Sizes& sizes, int last, int64_t batch) {
   const Shape& shape = sizes.of(last);

@@ -1,5 +1,4 @@
 // One (start, step) for each axis; y's shape says how many: to the end, where that size is new.
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/moved.h"
@@ -32,13 +31,6 @@ Slice::Slice(Fields& f)
       y(f.writes("y")),
       starts(f.integers("starts")),
       steps(f.integers("steps")) {}
-
-void Slice::check(const Checker& checker) const {
-  checker.one_dtype(x, y);
-  checker.per_axis(x, y, starts.size());
-  checker.per_axis(x, y, steps.size());
-  for (const int64_t start : starts) checker.that(start >= 0, "starts from the first element");
-}
 
 Shape Slice::output_shape(const Sizes& sizes) const {
   Shape made;

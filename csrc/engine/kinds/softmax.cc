@@ -17,11 +17,6 @@ Softmax::Softmax(Fields& f)
   in_place = {x};
 }
 
-void Softmax::check(const Checker& checker) const {
-  const int rank = checker.rank(y);
-  checker.that(-rank <= axis && axis < rank && checker.rank(x) == rank, "an axis that there is");
-}
-
 void Softmax::bind(Binding& binding) const {
   const Shape& shape = binding.shape(y);
   const int along = static_cast<int>(axis < 0 ? axis + shape.rank : axis);

@@ -3,7 +3,6 @@
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/formats.h"
-#include "engine/sizes.h"
 #include "steps/split_quantize.h"
 
 namespace intact::engine {
@@ -20,7 +19,6 @@ struct SplitQuantize final : PlanStep {
         zero_point(f.integer("zero_point")) {}
 
   void check(const Checker& checker) const override {
-    checker.floats(x);
     checker.that(format.high - format.low == 65535, "a format of 16 bits");
     check_grid(checker, format, scale, zero_point);
     checker.codes(high, low);
@@ -30,10 +28,6 @@ struct SplitQuantize final : PlanStep {
                  "its grid");
     checker.that(*checker.grid(low) == Codes{scale, static_cast<int>(above & 255), false, 0, 255},
                  "its grid");
-  }
-
-  void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const override {
-    made = {sizes.of(x), sizes.of(x)};
   }
 
   void bind(Binding& binding) const override {

@@ -1,10 +1,8 @@
 // Volumes [n * depth, c, h, w], plane by plane, as images [n * places, kernel * c, h, w]: for each place of a
 // window over the depth the planes under it (N61); or as rows [n * places, c, h * kernel, w].
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
 #include "engine/kinds/views.h"
-#include "engine/sizes.h"
 #include "steps/fill.h"
 
 namespace intact::engine {
@@ -27,25 +25,6 @@ struct StackPlanes final : PlanStep {
 
   int64_t places() const {
     return floor_div(depth + pads[0] + pads[1] - (kernel - 1) * dilation - 1, stride) + 1;
-  }
-
-  void check(const Checker& checker) const override {
-    checker.ranks(4, x, y);
-    for (const int64_t n : {depth, kernel})
-      checker.that(0 < n && n <= kMostWidth, "a depth and a kernel above 0");
-    for (const int64_t n : {stride, dilation}) checker.that(0 < n && n <= kMostHop, "hops above 0");
-    for (const int64_t n : pads) checker.that(0 <= n && n <= kMostWidth, "pads of 0 or more");
-    checker.that(places() > 0, "a window that fits");
-    checker.one_dtype(x, y);
-    checker.one_grid(x, y);
-  }
-
-  Shape output_shape(const Sizes& sizes) const override {
-    const Shape& from = sizes.of(x);
-    if (from[0] % depth != 0) sizes.mismatch(x, std::to_string(from[0]) + " planes", "volumes of a depth");
-    const int64_t count = product(from[0] / depth, places());
-    if (rows) return {count, from[1], product(from[2], kernel), from[3]};
-    return {count, product(from[1], kernel), from[2], from[3]};
   }
 
   void bind(Binding& binding) const override {

@@ -1,9 +1,7 @@
 // The k largest elements along an axis, the first one first, and where they stand (N58).
 #include "engine/binding.h"
-#include "engine/checker.h"
 #include "engine/fields.h"
 #include "engine/kinds.h"
-#include "engine/sizes.h"
 #include "steps/top_k.h"
 
 namespace intact::engine {
@@ -19,21 +17,6 @@ struct TopK final : PlanStep {
         k(f.integer("k")),
         largest(f.truth("largest")) {}
 
-  void check(const Checker& checker) const override {
-    checker.one_rank(x, y, places);
-    checker.axis(x, axis);
-    checker.that(k >= 0, "0 elements or more");
-    checker.one_dtype(x, y);
-    checker.one_grid(x, y);
-    checker.that(checker.is(places, Type::i64), "places of int64");
-  }
-  void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const override {
-    Shape shape = sizes.of(x);
-    int64_t& size = shape[static_cast<int>(axis)];
-    if (size < k) sizes.mismatch(x, "size " + std::to_string(size), std::to_string(k) + " at least");
-    size = k;
-    made = {shape, shape};
-  }
   void bind(Binding& binding) const override {
     binding.add(make_top_k(
         {binding.view(x), binding.view(y), binding.view(places), static_cast<int>(axis), largest}));

@@ -183,16 +183,6 @@ void move(Binding& binding, int from, const View& x, int to, const View& y) {
 
 void regrid(Binding& binding, int from, int to, const View& y) { move(binding, from, y, to, y); }
 
-void check_index_sizes(const Sizes& sizes, int index, int x, int64_t axis) {
-  const Shape &rows = sizes.of(index), &from = sizes.of(x);
-  for (int i = 0; i < rows.rank; ++i) {
-    if (i != axis && rows[i] > from[i]) {
-      sizes.mismatch(index, "size " + std::to_string(rows[i]) + " in dimension " + std::to_string(i),
-                     std::to_string(from[i]) + " at most");
-    }
-  }
-}
-
 void check_indices(Binding& binding, int index, const std::vector<int64_t>& sizes) {
   const bool is_fixed = std::count(binding.step().fixed.begin(), binding.step().fixed.end(), index) > 0;
   if (!binding.plan.is_constant(index) && !is_fixed) return;

@@ -46,9 +46,6 @@ void move(Binding& binding, int from, const View& x, int to, const View& y);
 // What was moved to y as bytes of x becomes bytes of y.
 void regrid(Binding& binding, int from, int to, const View& y);
 
-// Refuses more indices than x has elements along any other axis than the one that they count.
-void check_index_sizes(const Sizes& sizes, int index, int x, int64_t axis);
-
 // Refuses indices out of range in a constant of tuples, with a size for each entry of a tuple. Negative ones
 // count from the end.
 void check_indices(Binding& binding, int index, const std::vector<int64_t>& sizes);

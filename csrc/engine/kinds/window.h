@@ -37,17 +37,4 @@ inline std::array<int64_t, 2> window_positions(const Sizes& sizes, int x,
   return found;
 }
 
-// Sizes of what filters [out, h, w, in / groups] make of the image `x`, whose channels a run may say.
-inline Shape convolution_shape(const Sizes& sizes, int x, int weight, int64_t groups,
-                               const std::array<int64_t, 2>& strides, const std::array<int64_t, 2>& dilations,
-                               const std::array<int64_t, 4>& pads) {
-  const Shape &image = sizes.of(x), &w = sizes.of(weight);
-  if (image[1] != product(w[3], groups)) {
-    sizes.mismatch(x, std::to_string(image[1]) + " channels",
-                   std::to_string(w[3] * groups) + ", as its weight has");
-  }
-  const auto [height, width] = window_positions(sizes, x, {w[1], w[2]}, strides, dilations, pads);
-  return {image[0], w[0], height, width};
-}
-
 }  // namespace intact::engine
