@@ -150,7 +150,7 @@ def sizes_by_rules(step: Any, sizes: Sizes) -> tuple[Shape, ...]:
 
 
 class _Scope(dict[str, Any]):
-    """What the names in rules stand for: terms, words, and the fields of a step. Each is looked up once."""
+    """Values of the names in rules: terms, words and the fields of a step; each is looked up once."""
 
     def __init__(self, step: Any, rules: StepRules, facts: Checker | Sizes) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ class Step:
     """True where kernels run the step, rather than Python or ONNX Runtime."""
 
     rules: ClassVar[str] = ""
-    """What a plan may say, and the sizes of the outputs (`base.rules`)."""
+    """Demands on plans, and the sizes of the outputs, as text (`base.rules`)."""
 
     name: str
     nodes: tuple[str, ...]
