@@ -77,7 +77,7 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
 
 
 LINES = {
-    "benchmarks": 12_750,
+    "benchmarks": 13_000,
     "csrc": 43_550,
     "include": 500,
     "tests": 95_250,
@@ -85,10 +85,10 @@ LINES = {
     "src/intact/checksums": 100,
     "src/intact/cli": 5_050,
     "src/intact/engine": 21_400,
-    "src/intact/formats": 4_000,
+    "src/intact/formats": 4_050,
     "src/intact/graph": 18_900,
     "src/intact/kernels": 1_400,
-    "src/intact/lm": 14_100,
+    "src/intact/lm": 15_700,
     "src/intact/numerics": 5_700,
     "src/intact/ort": 4_150,
     "src/intact/placement": 3_350,

@@ -35,11 +35,16 @@ def logits_of_transformers(folder: Path, record: dict) -> np.ndarray | None:
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
         shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
         if config.tie_word_embeddings:
-            shapes.pop("lm_head.weight", None)
+            for name in ("lm_head.weight", "output_projection.weight"):
+                shapes.pop(name, None)
         weights = draw_weights(shapes)
         model.load_state_dict({name: torch.tensor(w) for name, w in weights.items()}, strict=False)
         model.tie_weights()
-        save_file(weights, folder / "model.safetensors")
+        if any(len(shape) > 2 for shape in shapes.values()):  # experts are apart in files
+            model.save_pretrained(folder)
+            (folder / "config.json").write_text(json.dumps(record))
+        else:
+            save_file(weights, folder / "model.safetensors")
         with torch.no_grad():
             rows = model.eval()(torch.tensor(TOKENS)[None])[0][0]
         return rows.numpy()

@@ -11,12 +11,28 @@ FAMILIES = {
     "Llama": {}, "Mistral": {"sliding_window": 8}, "Qwen2": {}, "Qwen3": {"head_dim": 16}, "SmolLM3": {},
     "Phi3": {}, "Granite": {}, "Gemma": {"head_dim": 16}, "Gemma2": {"head_dim": 16, "sliding_window": 8},
     "Gemma3Text": {"head_dim": 16, "sliding_window": 8}, "GPT2": {}, "Starcoder2": {},
+    "Ministral": {"sliding_window": 8, "head_dim": 8}, "HyperCLOVAX": {"head_dim": 8}, "GPTBigCode": {},
+    "VaultGemma": {"head_dim": 16, "sliding_window": 8}, "GPTJ": {"rotary_dim": 4},
+    "CodeGen": {"rotary_dim": 4}, "InternLM3": {"head_dim": 8}, "IQuestCoder": {"head_dim": 8},
+    "Exaone": {}, "Cwm": {"head_dim": 8, "sliding_window": 8}, "Ernie4_5": {"head_dim": 16},
+    "SeedOss": {"head_dim": 16}, "HunYuanDenseV1": {"head_dim": 16}, "Helium": {"head_dim": 8},
+    "Glm": {"head_dim": 16}, "Glm4": {"head_dim": 16}, "Cohere": {}, "Cohere2": {"sliding_window": 8},
+    "Olmo": {}, "Olmo2": {}, "Olmo3": {"sliding_window": 8}, "Exaone4": {"sliding_window": 8},
+    "Nemotron": {}, "Jais2": {}, "Arcee": {}, "BitNet": {}, "NanoChat": {}, "StableLm": {}, "Phi": {},
+    "Persimmon": {}, "GPTNeoX": {}, "Falcon": {}, "OPT": {"word_embed_proj_dim": 32}, "BioGpt": {},
+    "Mixtral": {"head_dim": 8}, "Qwen2Moe": {}, "Qwen3Moe": {}, "Olmoe": {}, "FlexOlmo": {}, "GraniteMoe": {},
+    "GraniteMoeShared": {"shared_intermediate_size": 24}, "Ernie4_5_Moe": {"moe_num_experts": 4, "moe_k": 2},
+    "HunYuanMoEV1": {"head_dim": 16, "moe_topk": 2}, "Glm4Moe": {"head_dim": 16}, "Dots1": {},
+    "SolarOpen": {"head_dim": 16}, "HYV3": {"head_dim": 16}, "ExaoneMoe": {"sliding_window": 8},
+    "MiniMaxM2": {"head_dim": 16},
 }  # fmt: skip
 """Names of configuration classes without "Config", and settings that keep a small model legal."""
 COMMON = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "pad_token_id": 0,
-    "bos_token_id": 1, "eos_token_id": 2,
+    "bos_token_id": 1, "eos_token_id": 2, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 1, "n_group": 2,
+    "shared_expert_intermediate_size": 24,
 }  # fmt: skip
 _TEXTS = {
     "hidden_act": (
@@ -26,6 +42,8 @@ _TEXTS = {
         ["full_attention", "sliding_attention", "full_attention", "full_attention"],
         ["sliding_attention"] * 4, ["full_attention"] * 4,
     ),
+    "mlp_layer_types": (["sparse"] * 4, ["dense", "sparse", "dense", "sparse"], ["dense"] * 4),
+    "mlp_only_layers": ([1, 2],), "topk_group": (2,), "moe_layer_end_index": (2,),
     "no_rope_layers": ([1, 1, 0, 0], [0, 1, 1, 1]),
     "rope_parameters": (
         {"rope_type": "default", "rope_theta": 500.0},
@@ -34,6 +52,14 @@ _TEXTS = {
          "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
         {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
         {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0, "original_max_position_embeddings": 16},
+        {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "beta_fast": 20.0, "beta_slow": 2.0,
+         "mscale": 1.0, "mscale_all_dim": 0.5, "truncate": False, "original_max_position_embeddings": 16},
+        {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "attention_factor": 1.3,
+         "original_max_position_embeddings": 32},
+        {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0, 2.0, 3.0, 4.0],
+         "long_factor": [2.0, 3.0, 4.0, 5.0], "original_max_position_embeddings": 64},
+        {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0, 2.0, 3.0, 4.0], "factor": 3.0,
+         "long_factor": [2.0, 3.0, 4.0, 5.0], "original_max_position_embeddings": 64},
         {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
         {"full_attention": {"rope_type": "default", "rope_theta": 700.0},
          "sliding_attention": {"rope_type": "default", "rope_theta": 30.0}},
@@ -47,7 +73,8 @@ _OLD = {
     "rope_local_base_freq": (30.0,), "sliding_window_pattern": (2,), "tie_encoder_decoder": (True,),
     "is_decoder": (True,), "pruned_heads": ({"1": [0]},),
     "per_layer_config": ({"1": {"hidden_act": "relu"}},),
-    "use_qk_norm": (True,), "rope_interleaved": (True,), "new_field": (1,),
+    "use_qk_norm": (True,), "rope_interleaved": (True,), "new_field": (1,), "rotary_pct": (0.5,),
+    "rotary_emb_base": (500.0,), "qkv_bias": (True,), "use_parallel_residual": (True, False),
 }  # fmt: skip
 """Fields of files that older versions wrote, and of no version."""
 _INTERVALS = {"initializer_range": (0.5,), "dtype": ("float32",), "problem_type": ("regression",)}

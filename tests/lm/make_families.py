@@ -5,11 +5,15 @@ python -m tests.lm.make_families
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
+from safetensors.numpy import load_file, save_file
 from tests.lm.small_decoders import FOLDER, TOKENS, draw_weights
 
 COMMON = {
@@ -21,6 +25,11 @@ LLAMA3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16}
+LONGROPE = {
+    "rope_type": "longrope", "short_factor": [1.0, 2.0, 3.0, 4.0], "long_factor": [2.0, 3.0, 4.0, 5.0],
+}  # fmt: skip
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 GEMMA = {"head_dim": 16, "sliding_window": 8, "tie_word_embeddings": True}
 CASES = {
     "llama": ("Llama", {}),
@@ -42,28 +51,59 @@ CASES = {
     "gemma3": ("Gemma3", {**GEMMA, "num_hidden_layers": 7}),
     "gpt2": ("GPT2", {"tie_word_embeddings": True, "n_inner": 48, "n_positions": 128}),
     "starcoder2": ("Starcoder2", {"sliding_window": 8, "tie_word_embeddings": True}),
+    "llama-yarn": ("Llama", {"rope_scaling": YARN}),
+    "phi3-longrope": ("Phi3", {"rope_scaling": LONGROPE, "original_max_position_embeddings": 64}),
+    "cohere2": ("Cohere2", {"sliding_window": 8, "tie_word_embeddings": True, "num_hidden_layers": 4}),
+    "cohere": ("Cohere", {"use_qk_norm": True, "tie_word_embeddings": True}),
+    "olmo": ("Olmo", {"clip_qkv": 0.5}),
+    "olmo3": ("Olmo3", {"sliding_window": 8, "num_hidden_layers": 4}),
+    "exaone4": ("Exaone4", {"sliding_window": 8, "num_hidden_layers": 4}),
+    "glm4": ("Glm4", {"head_dim": 16}),
+    "nemotron": ("Nemotron", {}),
+    "stablelm": ("StableLm", {"qk_layernorm": True}),
+    "phi": ("Phi", {"qk_layernorm": True}),
+    "gpt_neox": ("GPTNeoX", {}),
+    "falcon": ("Falcon", {"tie_word_embeddings": True, "ffn_hidden_size": 48}),
+    "falcon-groups": ("Falcon", {"new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 48,
+                                 "tie_word_embeddings": True}),
+    "codegen": ("CodeGen", {"rotary_dim": 4}),
+    "gpt_bigcode": ("GPTBigCode", {"tie_word_embeddings": True, "n_positions": 128}),
+    "opt": ("OPT", {"ffn_dim": 48, "word_embed_proj_dim": 32, "tie_word_embeddings": True}),
+    "bitnet": ("BitNet", {}),
+    "nanochat": ("NanoChat", {}),
+    "hunyuan": ("HunYuanDenseV1", {"head_dim": 16}),
+    "mixtral": ("Mixtral", {"num_local_experts": 4, "head_dim": 8}),
+    "qwen2_moe": ("Qwen2Moe", {**EXPERTS, "shared_expert_intermediate_size": 24}),
+    "granitemoe": ("GraniteMoeShared", {"num_local_experts": 4, "shared_intermediate_size": 24}),
+    "glm4_moe": ("Glm4Moe", {"num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_routed_experts": 4,
+                             "n_group": 2, "head_dim": 16}),
+    "ernie4_5_moe": ("Ernie4_5_Moe", {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16,
+                                      "tie_word_embeddings": True}),
 }  # fmt: skip
 
 
 def main() -> None:
-    records, logits = {}, {}
+    records = json.loads((FOLDER / "families.json").read_text())
+    with np.load(FOLDER / "logits.npz") as arrays:
+        logits = dict(arrays)
     for family, (name, settings) in CASES.items():
+        if family in records:  # what an older version of transformers wrote stays
+            continue
         config_class = getattr(transformers, f"{name}{'Text' if name == 'Gemma3' else ''}Config")
-        config = config_class(**COMMON | settings)
+        names = {field.name for field in dataclasses.fields(config_class)} | {*config_class.attribute_map}
+        common = {key: value for key, value in COMMON.items() if key in names}
+        config = config_class(**common | settings)
         config._attn_implementation = "eager"
-        model = transformers.AutoModelForCausalLM.from_config(config).eval()
-        shapes = {key: list(tensor.shape) for key, tensor in model.state_dict().items()}
-        if config.tie_word_embeddings:
-            del shapes["lm_head.weight"]
-        weights = {key: torch.tensor(array) for key, array in draw_weights(shapes).items()}
-        model.load_state_dict(weights, strict=False)
-        model.tie_weights()
+        with tempfile.TemporaryDirectory() as folder:
+            transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+            path = Path(folder) / "model.safetensors"
+            shapes = {name: list(array.shape) for name, array in load_file(path).items()}
+            save_file(draw_weights(shapes), path, {"format": "pt"})
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
         with torch.no_grad():
-            logits[family] = model(torch.tensor(TOKENS)[None]).logits[0].numpy()
+            logits[family] = model.float().eval()(torch.tensor(TOKENS)[None]).logits[0].numpy()
         fields = {key: value for key, value in config.to_diff_dict().items() if value is not None}
         fields |= {"model_type": config.model_type, "tie_word_embeddings": config.tie_word_embeddings}
-        own = {*config.to_dict(), *config.attribute_map}
-        common = {key: value for key, value in COMMON.items() if key in own}
         records[family] = {"config": {**common, **fields}, "tensors": shapes}
     (FOLDER / "families.json").write_text(json.dumps(records, indent=1, sort_keys=True) + "\n")
     np.savez_compressed(FOLDER / "logits.npz", **logits)

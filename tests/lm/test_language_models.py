@@ -102,6 +102,38 @@ def test_chunks_batches_threads_and_room_change_no_bit(folder, model):
         assert together[0].tobytes() == together[2].tobytes() == alone.tobytes()
 
 
+@pytest.mark.parametrize(
+    "family", ["cohere2", "stablelm", "phi3-longrope", "opt", "nanochat", "mixtral", "granitemoe", "glm4_moe"]
+)
+def test_no_family_depends_on_chunks_batches_or_threads(family, tmp_path):
+    folder = write_folder(family, tmp_path / family)
+    model = lm.load(folder, weights="int4", block=16, positions=48, threads=1)
+    assert "onnx" not in {step.kind for step in model.engine.plan.steps}
+    expected = model.logits(TOKENS)
+    reference = lm.load(folder, weights="int4", block=16, positions=48, backend="reference")
+    assert reference.logits(TOKENS).tobytes() == expected.tobytes()
+    cache = lm.load(folder, weights="int4", block=16, positions=48, threads=3).new_cache(3)
+    for sequence, chunk in ((2, 1), (0, 7), (1, 24)):
+        parts = [TOKENS[at : at + chunk] for at in range(0, len(TOKENS), chunk)]
+        rows = [cache.append(part, range(len(part)), sequence) for part in parts]
+        assert np.concatenate(rows).tobytes() == expected.tobytes()
+    together = cache.append_each([5, 6, 5])
+    assert together[0].tobytes() == together[2].tobytes() == model.logits([*TOKENS, 5])[-1].tobytes()
+
+
+def test_experts_multiply_rows_that_chose_them_alone(tmp_path):
+    loaded = lm.load(write_folder("mixtral", tmp_path / "m"), weights="int4", block=16, positions=48)
+    kinds = [step.kind for step in loaded.engine.plan.steps]
+    assert kinds.count("chosen_block_linear") == 3 * 3, kinds
+
+
+def test_longer_sequences_than_longrope_was_trained_for_are_refused(tmp_path):
+    folder = write_folder("phi3-longrope", tmp_path / "phi3")
+    assert lm.load(folder, weights="float32").positions == 64
+    with pytest.raises(QuantValueError, match="at most 64"):
+        lm.load(folder, weights="float32", positions=65)
+
+
 def test_truncated_tokens_leave_no_trace(model):
     cache = model.new_cache()
     cache.append(TOKENS)
@@ -233,7 +265,7 @@ def test_what_cannot_run_is_refused(model, folder):
         ({"hidden_size": "x"}, FileFormatError),
         ({"num_hidden_layers": 2}, UnsupportedError), ({"num_hidden_layers": 4}, FileFormatError),
         ({"rope_theta": float("inf")}, FileFormatError), ({"head_dim": -8}, FileFormatError),
-        ({"rope_scaling": {"rope_type": "yarn"}}, UnsupportedError), ({"vocab_size": 65}, FileFormatError),
+        ({"rope_scaling": {"rope_type": "axial"}}, UnsupportedError), ({"vocab_size": 65}, FileFormatError),
         ({"rope_scaling": {"rope_type": "llama3"}}, FileFormatError),
         ({"num_key_value_heads": 0.5}, FileFormatError), ({"rms_norm_eps": "small"}, FileFormatError),
     ],

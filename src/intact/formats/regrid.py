@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -251,3 +253,37 @@ def take_rows(weights: BlockWeights, rows: slice | NDArray[np.int64]) -> BlockWe
         zero_points=part(weights.zero_points), minima=part(weights.minima),
         super_scales=part(weights.super_scales), super_minima=part(weights.super_minima),
     )  # fmt: skip
+
+
+def join_rows(parts: Sequence[BlockWeights | NDArray[Any]]) -> BlockWeights | NDArray[Any]:
+    """Return matrices [N, K] one below the other; as floats where their codes do not share a grid.
+
+    Args:
+        parts: Codes, or floats.
+    """
+    first, names = parts[0], ("codes", "scales", "zero_points", "minima", "super_scales", "super_minima")
+    if not isinstance(first, BlockWeights) or not all(_shares_grid(first, part, names) for part in parts):
+        floats = [dequantize_blocks(part) if isinstance(part, BlockWeights) else part for part in parts]
+        return np.concatenate([np.asarray(array, np.float32) for array in floats])
+    arrays = {
+        name: [getattr(part, name) for part in parts] for name in names if getattr(first, name) is not None
+    }
+    return replace(first, **{name: np.concatenate(array) for name, array in arrays.items()})
+
+
+def _shares_grid(first: BlockWeights, other: Any, names: Sequence[str]) -> bool:
+    """Return whether the codes of two matrices may stand in one: every row has scales of its own."""
+    if not isinstance(other, BlockWeights) or any(
+        x is not None for x in (first.table, first.groups, other.groups)
+    ):
+        return False
+    if (first.format, first.block_size, first.super_divides) != (
+        other.format,
+        other.block_size,
+        other.super_divides,
+    ):
+        return False
+    pairs = [(getattr(first, name), getattr(other, name)) for name in names]
+    return all(
+        (a is None) == (b is None) and (a is None or (a.ndim > 0 and a.dtype == b.dtype)) for a, b in pairs
+    )

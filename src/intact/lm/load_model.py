@@ -96,7 +96,8 @@ def load_model(
     from intact.lm.decoders.rotated_weights import RotatedWeights
 
     source = DecoderWeights(path, accept)
-    count = min(source.config.context, LONGEST) if positions is None else positions
+    usual = min(source.config.context, source.config.longest or LONGEST, LONGEST)
+    count = usual if positions is None else positions
     _check_choices(activations, text, count)
     words, templates = _words_and_templates(path, source.metadata, source.description, tokenizer)
     model = _quantized_decoder(

@@ -17,7 +17,7 @@ from intact.ptq.blocks import BlockFormat, quantize_weights
 WINDOW, WINDOWS = 512, 16
 """Tokens of a window of the text, and how many are read at most: more change little."""
 
-HEADS = ("logits", "head")
+HEADS = ("logits", "head", "head.product")
 """Names that the node of the head may have."""
 
 

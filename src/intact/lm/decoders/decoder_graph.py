@@ -10,30 +10,20 @@ and ``new_values.i``, for which a caller passes the arrays of the old ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from intact.errors import QuantValueError, UnsupportedError
-from intact.formats import BLOCK_INPUTS, block_inputs, floats_of, nbits_inputs, sort_by_group
-from intact.graph import Composer
-from intact.graph.ops import MICROSOFT, VARIANTS, BlockLinear
+from intact.errors import QuantValueError
+from intact.formats import floats_of
+from intact.graph.ops import MICROSOFT, VARIANTS
 from intact.lm.decoders.decoder_weights import DecoderWeights
+from intact.lm.decoders.expert_graph import ExpertGraph
+from intact.lm.decoders.node_writer import Encode, NodeWriter
+from intact.lm.description.decoder_config import Experts
 from intact.lm.sequence_cache import STATE_ROWS
-from intact.numerics import BlockWeights, has_exact_sums
-from intact.ptq.blocks import activation_block
 
 _OPSET = 21
-Linear = BlockWeights | NDArray[np.float32]
-
-
-Encode = Callable[[str, int, Linear], Linear]
-"""Takes what a weight is for ("q", "down", "head", ...), its layer, and the weight; returns what is
-stored."""
-
-_INTEGER_PRODUCT = 4
 _OPERATORS = {variant.step: record.__name__ for record, variant in VARIANTS if variant.is_default}
 """Function -> the operator that computes it without attributes."""
 
@@ -52,25 +42,19 @@ def decoder_model(weights: DecoderWeights, positions: int, encode: Encode, *, in
     return _Decoder(weights, positions, encode, in_floats).build()
 
 
-def _nbits_constants(weight: BlockWeights) -> tuple[dict[str, NDArray[Any]], dict[str, int]] | None:
-    """Return constants and attributes of a MatMulNBits; None where it has no such grid, or more bits."""
-    if weight.bits not in (2, 4, 8) or weight.minima is not None:
-        return None
-    try:
-        inputs, attributes = nbits_inputs(weight)
-    except UnsupportedError:
-        return None
-    return inputs | {"scales": np.asarray(inputs["scales"], np.float32)}, attributes
-
-
 class _Decoder:
     """Writes one decoder. Values are named by the layer and what they are."""
 
     def __init__(self, weights: DecoderWeights, positions: int, encode: Encode, in_floats: bool) -> None:
         self._weights, self._config, self._encode = weights, weights.config, encode
-        self._in_floats, self._positions = in_floats, positions
-        self._orders: dict[tuple[str, bytes], str] = {}
-        self._composer = Composer(_OPSET)
+        self._positions, self._has_places = positions, False
+        self._write = NodeWriter(_OPSET, in_floats)
+        self._composer = self._write.composer
+        if 0 < self._config.longest < positions:
+            raise QuantValueError(
+                "positions", str(positions),
+                f"at most {self._config.longest}: longer sequences rotate otherwise", "ask for fewer",
+            )  # fmt: skip
         self._tables = self._angles(positions, "")
         self._local_tables = self._angles(positions, "local.") if self._config.local_rotary else self._tables
 
@@ -108,16 +92,21 @@ class _Decoder:
     def _embed(self) -> str:
         table = self._weights.linear("embedding")
         self._embedding = self._encode("head" if self._config.tied else "embedding", 0, table)
-        self._gather("tokens", "embedding", self._embedding)
-        if self._config.learned_positions:
-            return self._node("Add", ["embedding", self._places()], "embedding.placed")
-        if self._config.embedding_scale == 1.0:
-            return "embedding"
-        return self._number("Mul", "embedding", self._config.embedding_scale, "embedding.scaled")
+        self._write.gather("tokens", "embedding", self._embedding)
+        x = "embedding"
+        if self._config.embedding_scale != 1.0:
+            x = self._write.number("Mul", x, self._config.embedding_scale, "embedding.scaled")
+        if self._config.embedding_norm:
+            x = self._norm(x, "embedding_norm", None)
+        return (
+            self._write.node("Add", [x, self._places()], "embedding.placed")
+            if self._config.learned_positions
+            else x
+        )
 
     def _places(self) -> str:
         """Read the vectors of the tokens' positions: ``last`` is that of the last one."""
-        composer, most = self._composer, self._config.context
+        most = self._config.context
         if self._positions > most:
             raise QuantValueError(
                 "positions",
@@ -125,109 +114,66 @@ class _Decoder:
                 f"at most {most}, as the model has vectors for",
                 "ask for fewer",
             )
-        unit = composer.constant("unit", np.int64(1))
-        axis = composer.constant("places.axis", np.array([1]))
-        sizes = self._node("Shape", ["tokens"], "tokens.sizes")
-        count = self._node("Gather", [sizes, unit], "tokens.count")
-        first = self._node("Sub", [unit, count], "places.first")
-        offsets = self._node("Range", [first, unit, unit], "places.offsets")
-        composer.node("Cast", ["last"], ["last.whole"], name="last.whole", to=7)
-        ends = self._node("Unsqueeze", ["last.whole", axis], "places.ends")
-        places = self._node("Add", [ends, offsets], "places")
-        table = self._weights.linear("positions")
-        self._gather(places, "places.vectors", np.asarray(floats_of(table), np.float32)[: self._positions])
+        table = np.asarray(floats_of(self._weights.linear("positions")), np.float32)
+        begin = self._config.position_offset
+        self._write.gather(
+            self._positions_of_tokens(), "places.vectors", table[begin : begin + self._positions]
+        )
         return "places.vectors"
 
-    def _gather(self, index: str, y: str, table: Linear) -> None:
-        """Read rows of a table, which keeps its codes."""
-        composer = self._composer
-        if not isinstance(table, BlockWeights) or table.groups is not None:
-            floats = composer.constant(f"{y}.weight", np.asarray(floats_of(table), np.float32))
-            composer.node("Gather", [floats, index], [y], name=y)
-            return
-        nbits = _nbits_constants(table) if table.shape[1] % table.block_size == 0 else None
-        if nbits is None:
-            self._own_node("BlockGather", index, y, table)
-            return
-        inputs, attributes = nbits
-        arrays = {"codes": inputs["B"].reshape(len(inputs["B"]), -1), "scales": inputs["scales"]}
-        if "zero_points" in inputs:
-            arrays["zero_points"] = inputs["zero_points"]
-        names = [composer.constant(f"{y}.{name}", array) for name, array in arrays.items()]
-        composer.node(
-            "GatherBlockQuantized", [names[0], index, *names[1:]], [y], name=y, domain=MICROSOFT,
-            gather_axis=0, quantize_axis=1, block_size=attributes["block_size"], bits=attributes["bits"],
-        )  # fmt: skip
-
-    def _linear(self, x: str, y: str, weight: Linear) -> None:
-        """Write ``y = x weight.T``: of codes a MatMulNBits or a BlockLinear that quantizes x as it comes."""
-        composer = self._composer
-        if not isinstance(weight, BlockWeights):
-            matrix = np.ascontiguousarray(np.asarray(weight, np.float32).T)
-            composer.node("MatMul", [x, composer.constant(f"{y}.weight", matrix)], [y], name=y)
-            return
-        plain, order = sort_by_group(weight)
-        x = x if order is None else self._reorder(x, order, y)
-        in_floats = self._in_floats or not has_exact_sums(plain)
-        x_block = 0 if in_floats else activation_block(plain.block_size, plain.shape[1])
-        nbits = _nbits_constants(plain) if x_block in (0, plain.block_size) else None
-        if nbits is None:
-            self._own_node("BlockLinear", x, y, plain, x_block=x_block)
-            return
-        inputs, attributes = nbits
-        names = [composer.constant(f"{y}.{name}", array) for name, array in inputs.items()]
-        composer.node(
-            "MatMulNBits", [x, *names], [y], name=y, domain=MICROSOFT,
-            accuracy_level=_INTEGER_PRODUCT if x_block else 0, **attributes,
-        )  # fmt: skip
-
-    def _own_node(self, op_type: str, x: str, y: str, weight: BlockWeights, **numbers: int) -> None:
-        """Write a BlockLinear or BlockGather."""
-        arrays, attributes = block_inputs(weight)
-        last = max(map(BLOCK_INPUTS.index, arrays))
-        names = [
-            self._composer.constant(f"{y}.{name}", arrays[name]) if name in arrays else ""
-            for name in BLOCK_INPUTS[: last + 1]
-        ]
-        self._composer.node(
-            op_type, [x, *names], [y], name=y, domain=BlockLinear.domain, **attributes, **numbers
-        )
-
-    def _reorder(self, x: str, order: NDArray[np.int64], y: str) -> str:
-        """Put the columns of x in an order, once for all layers that want the same."""
-        key = x, order.tobytes()
-        if key not in self._orders:
-            self._orders[key] = f"{y}.x"
-            index = self._composer.constant(f"{y}.order", order)
-            self._composer.node("Gather", [x, index], [f"{y}.x"], name=f"{y}.x", axis=-1)
-        return self._orders[key]
+    def _positions_of_tokens(self) -> str:
+        """Return the positions of the tokens, int64 [batch, tokens]: ``last`` is that of the last one."""
+        if self._has_places:
+            return "places"
+        self._has_places, composer = True, self._composer
+        unit = composer.constant("unit", np.int64(1))
+        axis = composer.constant("places.axis", np.array([1]))
+        sizes = self._write.node("Shape", ["tokens"], "tokens.sizes")
+        count = self._write.node("Gather", [sizes, unit], "tokens.count")
+        first = self._write.node("Sub", [unit, count], "places.first")
+        offsets = self._write.node("Range", [first, unit, unit], "places.offsets")
+        composer.node("Cast", ["last"], ["last.whole"], name="last.whole", to=7)
+        ends = self._write.node("Unsqueeze", ["last.whole", axis], "places.ends")
+        return self._write.node("Add", [ends, offsets], "places")
 
     def _block(self, layer: int, x: str) -> str:
-        rows = self._norm(x, "attention_norm", layer)
+        norms = self._config.norms
+        rows = x if norms == "after" else self._norm(x, "attention_norm", layer)
         mixed = self._attention(layer, rows)
-        if self._config.post_norms:
+        if norms in ("both", "after"):
             mixed = self._norm(mixed, "post_attention_norm", layer)
+        if norms in ("parallel", "shared"):
+            rows = rows if norms == "shared" else self._norm(x, "mlp_norm", layer)
+            inner = self._write.node("Add", [mixed, self._mlp(layer, rows)], f"{layer}.both")
+            return self._residual(x, inner, f"{layer}.out")
         x = self._residual(x, mixed, f"{layer}.attended")
-        inner = self._mlp(layer, self._norm(x, "mlp_norm", layer))
-        if self._config.post_norms:
+        inner = self._mlp(layer, x if norms == "after" else self._norm(x, "mlp_norm", layer))
+        if norms in ("both", "after"):
             inner = self._norm(inner, "post_mlp_norm", layer)
         return self._residual(x, inner, f"{layer}.out")
 
     def _residual(self, x: str, addend: str, y: str) -> str:
         if self._config.residual_scale != 1.0:
-            addend = self._number("Mul", addend, self._config.residual_scale, f"{y}.addend")
-        return self._node("Add", [x, addend], y)
+            addend = self._write.number("Mul", addend, self._config.residual_scale, f"{y}.addend")
+        return self._write.node("Add", [x, addend], y)
 
     def _attention(self, layer: int, rows: str) -> str:
         config = self._config
         q, k, v = (self._product(role, layer, rows) for role in "qkv")
+        if config.clip:
+            q, k, v = (self._clip(x) for x in (q, k, v))
+        rotates = not config.learned_positions and layer not in config.unrotated
+        tables = self._local_tables if layer in config.windowed else self._tables
+        heads = (config.heads, config.kv_heads)
+        if config.norms_rotated and rotates:
+            q, k = (self._rotate(x, tables, count) for x, count in zip((q, k), heads, strict=True))
+            rotates = False
         if config.qk_norm:
             q, k = (
-                self._head_norm(layer, x, f"{role}_norm", heads)
-                for x, role, heads in ((q, "q", config.heads), (k, "k", config.kv_heads))
+                self._head_norm(layer, x, f"{role}_norm", count)
+                for x, role, count in zip((q, k), "qk", heads, strict=True)
             )
-        y, rotates = f"{layer}.mixed", not config.learned_positions and layer not in config.unrotated
-        tables = self._local_tables if layer in config.windowed else self._tables
+        y = f"{layer}.mixed"
         caches = [f"{name}.{layer}" for name in ("keys", "values")]
         self._composer.node(
             "GroupQueryAttention", [q, k, v, *caches, "last", "total", *(tables if rotates else [])],
@@ -237,88 +183,143 @@ class _Decoder:
             softcap=config.attention_cap or None,
             local_window_size=config.window if layer in config.windowed else None,
         )  # fmt: skip
+        if config.inner_norms:
+            y = self._norm(y, "o_norm", layer)
         return self._product("o", layer, y)
 
-    def _mlp(self, layer: int, rows: str) -> str:
-        is_gated = self._config.is_gated
-        bent = self._product("gate" if is_gated else "up", layer, rows)
-        inner = self._function(layer, bent)
-        if is_gated:
-            inner = self._node("Mul", [inner, self._product("up", layer, rows)], f"{layer}.inner")
-        return self._product("down", layer, inner)
+    def _clip(self, x: str) -> str:
+        bounds = [
+            self._composer.constant(f"{x}.{name}", np.float32(sign * self._config.clip))
+            for name, sign in (("least", -1), ("most", 1))
+        ]
+        return self._write.node("Clip", [x, *bounds], f"{x}.clipped")
 
-    def _function(self, layer: int, x: str) -> str:
+    def _rotate(self, x: str, tables: list[str], heads: int) -> str:
+        """Rotate each head of x [batch, tokens, heads * size]."""
+        pairs, y = self._config.rotary.pairs, f"{x}.rotated"
+        self._composer.node(
+            "RotaryEmbedding", [x, self._positions_of_tokens(), *tables], [y], name=y, domain=MICROSOFT,
+            num_heads=heads, interleaved=int(self._config.interleaved),
+            rotary_embedding_dim=2 * pairs if 2 * pairs < self._config.head_size else 0,
+        )  # fmt: skip
+        return y
+
+    def _mlp(self, layer: int, rows: str) -> str:
+        experts = self._config.experts
+        if experts is not None and layer in experts.layers:
+            graph = ExpertGraph(
+                self._write, self._weights, self._encode, experts, self._product, self._function
+            )
+            return self._with_shared(layer, rows, graph.mixture(layer, rows), experts)
+        return self._dense(layer, rows, "")
+
+    def _with_shared(self, layer: int, rows: str, y: str, experts: Experts) -> str:
+        """Add the MLP that all tokens have beside their experts."""
+        if not experts.shared:
+            return y
+        shared = self._dense(layer, rows, "shared_")
+        if experts.gates_shared:
+            product = self._product("shared_scale", layer, rows)
+            gate = self._write.node("Sigmoid", [product], f"{layer}.shared_gates")
+            shared = self._write.node("Mul", [shared, gate], f"{layer}.shared")
+        return self._write.node("Add", [y, shared], f"{layer}.mlp")
+
+    def _dense(self, layer: int, rows: str, prefix: str) -> str:
+        """Write an MLP, whose roles begin with `prefix`."""
+        is_gated = self._config.is_gated
+        bent = self._product(f"{prefix}gate" if is_gated else f"{prefix}up", layer, rows)
+        inner = self._function(f"{layer}.{prefix}", bent)
+        if is_gated:
+            inner = self._write.node(
+                "Mul", [inner, self._product(f"{prefix}up", layer, rows)], f"{layer}.{prefix}inner"
+            )
+        if self._config.inner_norms:
+            inner = self._norm(inner, "down_norm", layer)
+        return self._product(f"{prefix}down", layer, inner)
+
+    def _function(self, prefix: str, x: str) -> str:
         """Apply the function of MLPs."""
         kind = self._config.activation
         if kind in ("silu", "quick_gelu"):
-            slope = x if kind == "silu" else self._number("Mul", x, 1.702, f"{layer}.slope")
-            sigmoid = self._node("Sigmoid", [slope], f"{layer}.sigmoid")
-            return self._node("Mul", [x, sigmoid], f"{layer}.{kind}")
+            slope = x if kind == "silu" else self._write.number("Mul", x, 1.702, f"{prefix}slope")
+            sigmoid = self._write.node("Sigmoid", [slope], f"{prefix}sigmoid")
+            return self._write.node("Mul", [x, sigmoid], f"{prefix}{kind}")
         if kind.startswith("gelu"):
-            y = f"{layer}.gelu"
+            y = f"{prefix}gelu"
             self._composer.node(
                 "Gelu", [x], [y], name=y, approximate="tanh" if kind == "gelu_tanh" else "none"
             )
             return y
         if kind == "relu2":
-            bent = self._node("Relu", [x], f"{layer}.relu")
-            return self._node("Mul", [bent, bent], f"{layer}.relu2")
-        return x if kind == "linear" else self._node(_OPERATORS[kind], [x], f"{layer}.{kind}")
+            bent = self._write.node("Relu", [x], f"{prefix}relu")
+            return self._write.node("Mul", [bent, bent], f"{prefix}relu2")
+        return x if kind == "linear" else self._write.node(_OPERATORS[kind], [x], f"{prefix}{kind}")
 
     def _head(self, x: str) -> None:
         flat = self._composer.constant("flat", np.array([-1, self._config.hidden]))
-        rows = self._node("Reshape", [x, flat], "tokens.flat")
+        rows = self._write.node("Reshape", [x, flat], "tokens.flat")
         self._composer.node("Gather", [rows, STATE_ROWS], ["state.rows"], name="state.rows", axis=0)
         self._norm("state.rows", "norm", None, "states")
         self._composer.node("Gather", [rows, "rows"], ["wanted.rows"], name="wanted.rows", axis=0)
         normed = self._norm("wanted.rows", "norm", None)
         config, cap = self._config, self._config.logit_cap
         is_divided = config.logit_divisor != 1.0
-        y = "head" if cap or is_divided else "logits"
+        has_bias = self._weights.has_bias("head")
+        last = "head" if cap or is_divided else "logits"
+        y = "head.product" if has_bias else last
         weight = self._embedding if config.tied else self._encode("head", 0, self._weights.linear("head"))
-        self._linear(normed, y, weight)
+        self._write.linear(normed, y, weight)
+        if has_bias:
+            bias = self._composer.constant("head.bias", self._weights.vector("head", part="bias"))
+            y = self._write.node("Add", [y, bias], last)
         if is_divided:
-            y = self._number("Div", y, config.logit_divisor, "head.divided" if cap else "logits")
+            y = self._write.number("Div", y, config.logit_divisor, "head.divided" if cap else "logits")
         if cap:
-            bent = self._node("Tanh", [self._number("Div", y, cap, "head.scaled")], "head.tanh")
-            self._number("Mul", bent, cap, "logits")
+            bent = self._write.node("Tanh", [self._write.number("Div", y, cap, "head.scaled")], "head.tanh")
+            self._write.number("Mul", bent, cap, "logits")
 
     def _product(self, role: str, layer: int, x: str) -> str:
         y, has_bias = f"{layer}.{role}", self._weights.has_bias(role, layer)
         product = f"{y}.product" if has_bias else y
-        self._linear(x, product, self._encode(role, layer, self._weights.linear(role, layer)))
+        self._write.linear(x, product, self._encode(role, layer, self._weights.linear(role, layer)))
         if has_bias:
             bias = self._composer.constant(f"{y}.bias", self._weights.vector(role, layer, "bias"))
-            self._node("Add", [product, bias], y)
+            self._write.node("Add", [product, bias], y)
         return y
 
     def _norm(self, x: str, role: str, layer: int | None, y: str = "") -> str:
-        y = y or (role if layer is None else f"{layer}.{role}")
-        weight = self._weights.vector(role, layer or 0) + np.float32(self._config.norm_offset)
-        scale = self._composer.constant(f"{y}.weight", weight)
-        if self._config.is_layer_norm:
-            bias = self._composer.constant(f"{y}.bias", self._weights.vector(role, layer or 0, "bias"))
-            self._composer.node(
-                "LayerNormalization", [x, scale, bias], [y], name=y, axis=-1, epsilon=self._config.epsilon
+        y, config = y or (role if layer is None else f"{layer}.{role}"), self._config
+        is_qk = role in ("q_norm", "k_norm")
+        weight = np.ones(config.head_size if is_qk else config.hidden, np.float32)
+        if config.has_norm_weights:
+            weight = self._weights.vector(role, layer or 0) + np.float32(config.norm_offset)
+        own = weight if weight.ndim == 2 else None  # weights of its own for each head
+        scale = self._composer.constant(f"{y}.weight", weight if own is None else np.ones_like(own[0]))
+        normed = y if own is None else f"{y}.equal"
+        if config.is_layer_norm:
+            has_bias = config.has_norm_weights and (
+                config.qk_norm_biases if is_qk else config.has_norm_biases
             )
-            return y
-        self._composer.node(
-            "SimplifiedLayerNormalization", [x, scale], [y], name=y, axis=-1, epsilon=self._config.epsilon
-        )
+            bias = self._weights.vector(role, layer or 0, "bias") if has_bias else np.zeros_like(weight)
+            bias = self._composer.constant(f"{y}.bias", bias if own is None else np.zeros_like(own[0]))
+            self._composer.node(
+                "LayerNormalization", [x, scale, bias], [normed], name=normed, axis=-1, epsilon=config.epsilon
+            )
+        else:
+            self._composer.node(
+                "SimplifiedLayerNormalization", [x, scale], [normed], name=normed, axis=-1,
+                epsilon=config.epsilon,
+            )  # fmt: skip
+        if own is not None:
+            self._write.node("Mul", [normed, self._composer.constant(f"{y}.own", own)], y)
         return y
 
     def _head_norm(self, layer: int, x: str, role: str, heads: int) -> str:
-        """Norm each head of x [batch, tokens, heads * size] by itself."""
+        """Norm each head of x [batch, tokens, heads * size] by itself, or all of them together."""
+        if self._config.qk_norm == "whole":
+            return self._norm(x, role, layer)
         apart = self._composer.constant(f"{layer}.{role}.apart", np.array([0, 0, heads, -1]))
         joined = self._composer.constant(f"{layer}.{role}.joined", np.array([0, 0, -1]))
-        split = self._node("Reshape", [x, apart], f"{layer}.{role}.heads")
+        split = self._write.node("Reshape", [x, apart], f"{layer}.{role}.heads")
         normed = self._norm(split, role, layer)
-        return self._node("Reshape", [normed, joined], f"{layer}.{role}.flat")
-
-    def _number(self, op_type: str, x: str, number: float, y: str) -> str:
-        constant = self._composer.constant(f"{y}.number", np.float32(number))
-        return self._node(op_type, [x, constant], y)
-
-    def _node(self, op_type: str, inputs: list[str], y: str) -> str:
-        self._composer.node(op_type, inputs, [y], name=y)
-        return y
+        return self._write.node("Reshape", [normed, joined], f"{layer}.{role}.flat")

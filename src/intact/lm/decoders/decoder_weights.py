@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
-from intact.formats import GgufWeights, WeightFiles, floats_of, open_weights, take_rows
+from intact.formats import GgufWeights, WeightFiles, floats_of, join_rows, open_weights, take_rows
 from intact.lm.decoders.module_weights import ModuleWeights, is_module
 from intact.lm.description.decoder_config import DecoderConfig, wrong_values
+from intact.lm.description.families import FAMILIES
 from intact.lm.description.foreign_paths import refuse_foreign
 from intact.lm.description.read_description import DIVISORS, read_description
 from intact.numerics import BlockWeights
@@ -25,30 +27,42 @@ _HUGGING_FACE = {
     "o": "model.layers.{}.self_attn.o_proj", "q_norm": "model.layers.{}.self_attn.q_norm",
     "k_norm": "model.layers.{}.self_attn.k_norm", "mlp_norm": "model.layers.{}.post_attention_layernorm",
     "gate": "model.layers.{}.mlp.gate_proj", "up": "model.layers.{}.mlp.up_proj",
-    "down": "model.layers.{}.mlp.down_proj",
+    "down": "model.layers.{}.mlp.down_proj", "o_norm": "model.layers.{}.self_attn.attn_sub_norm",
+    "down_norm": "model.layers.{}.mlp.ffn_sub_norm", "router": "model.layers.{}.mlp.gate",
+    "correction": "model.layers.{}.mlp.gate.e_score_correction_bias",
+    "expert_gate": "model.layers.{}.mlp.experts.{}.gate_proj",
+    "expert_up": "model.layers.{}.mlp.experts.{}.up_proj",
+    "expert_down": "model.layers.{}.mlp.experts.{}.down_proj",
+    "experts_gate_up": "model.layers.{}.mlp.experts.gate_up_proj",
+    "experts_down": "model.layers.{}.mlp.experts.down_proj",
+    "shared_gate": "model.layers.{}.mlp.shared_experts.gate_proj",
+    "shared_up": "model.layers.{}.mlp.shared_experts.up_proj",
+    "shared_down": "model.layers.{}.mlp.shared_experts.down_proj",
+    "shared_scale": "model.layers.{}.mlp.shared_expert_gate",
 }  # fmt: skip
 _POST_NORMS = {
     "post_attention_norm": "model.layers.{}.post_attention_layernorm",
-    "mlp_norm": "model.layers.{}.pre_feedforward_layernorm",
     "post_mlp_norm": "model.layers.{}.post_feedforward_layernorm",
 }
+_NORMS = {
+    "both": _POST_NORMS | {"mlp_norm": "model.layers.{}.pre_feedforward_layernorm"},
+    "after": _POST_NORMS,
+}
+"""Names of norms by where they stand."""
 _FUSED = {
     "q": ("qkv", 0), "k": ("qkv", 1), "v": ("qkv", 2), "gate": ("gate_up", 0), "up": ("gate_up", 1),
+    "shared_gate": ("shared_gate_up", 0), "shared_up": ("shared_gate_up", 1),
 }  # fmt: skip
 """Roles whose weights some files hold one below the other, and their places there."""
 _HUGGING_FACE_FUSED = {
     "qkv": "model.layers.{}.self_attn.qkv_proj",
     "gate_up": "model.layers.{}.mlp.gate_up_proj",
+    "shared_gate_up": "model.layers.{}.mlp.shared_experts.gate_up_proj",
 }
 _GGUF_FUSED = {"qkv": "blk.{}.attn_qkv", "gate_up": "blk.{}.ffn_up"}
-_PLAIN_MLP = {"up": "model.layers.{}.mlp.c_fc", "down": "model.layers.{}.mlp.c_proj"}
-_GPT2 = {
-    "embedding": "wte", "positions": "wpe", "norm": "ln_f", "attention_norm": "h.{}.ln_1",
-    "qkv": "h.{}.attn.c_attn", "o": "h.{}.attn.c_proj", "mlp_norm": "h.{}.ln_2", "up": "h.{}.mlp.c_fc",
-    "down": "h.{}.mlp.c_proj",
-}  # fmt: skip
-_TURNED = ("qkv", "o", "up", "down")
-"""Roles whose weights GPT-2's folders hold as [inputs, outputs]."""
+_TURNED = ("q", "k", "v", "o", "up", "down")
+"""Roles whose weights some folders hold as [inputs, outputs]."""
+_EXPERT_ROLES = ("router", "expert", "shared", "correction")
 _UNREAD = ("rotary_emb.inv_freq", DIVISORS, ".attn.masked_bias")
 _GGUF = {
     "embedding": "token_embd", "norm": "output_norm", "head": "output", "attention_norm": "blk.{}.attn_norm",
@@ -60,6 +74,7 @@ _GGUF = {
 }  # fmt: skip
 
 
+_LLAMA = FAMILIES["llama"]
 _SIZE_FIELDS = {
     **dict.fromkeys("qo", ("attention.head_count", "num_attention_heads")),
     **dict.fromkeys("kv", ("attention.head_count_kv", "num_key_value_heads")),
@@ -104,6 +119,7 @@ class DecoderWeights:
             self.description = read_description(self._files, self.path, accepted)
         assert self.description.decoder is not None
         self.config: DecoderConfig = self.description.decoder
+        self._family = FAMILIES.get(self.config.family, _LLAMA)
         self._names = self._names_of_roles(names)
         self._stored = names
         self._read_names: set[str] = set()
@@ -111,12 +127,22 @@ class DecoderWeights:
     def _names_of_roles(self, stored: frozenset[str]) -> dict[str, str]:
         if self.metadata:
             return _GGUF | _GGUF_FUSED
-        if self.config.family == "gpt2":
-            prefix = "transformer." if any(name.startswith("transformer.") for name in stored) else ""
-            names = {role: prefix + name for role, name in _GPT2.items()}
-            return _HUGGING_FACE | names
-        names = _HUGGING_FACE | _HUGGING_FACE_FUSED | (_POST_NORMS if self.config.post_norms else {})
-        return names if self.config.is_gated else names | _PLAIN_MLP
+        norms = self.config.norms
+        names = _HUGGING_FACE | _HUGGING_FACE_FUSED | _NORMS.get(norms, {})
+        own = {**self._family.tensors, **self._family.norm_tensors.get(norms, {})}
+        if self._family.alias and f"{names['embedding']}.weight" in stored:  # as the other family saves it
+            own = {}
+        patterns = {re.sub(r"\.\d+(?=\.)", ".{}", name.removesuffix(".weight")) for name in stored}
+        for role in [role for role in own if role.startswith(_EXPERT_ROLES) and own[role] not in patterns]:
+            if names[role] in patterns:  # as modules hold them
+                del own[role]
+        names |= own
+        if f"{names['head']}.weight" not in stored:
+            names["head"] = _HUGGING_FACE["head"]
+        base = f"{names['embedding'].partition('.')[0]}."
+        if not any(name.startswith(base) for name in stored):  # as models without a head are saved
+            names = {role: name.removeprefix(base) for role, name in names.items()}
+        return names
 
     def linear(self, role: str, layer: int = 0) -> BlockWeights | NDArray[np.float32]:
         """Return the weight [outputs, inputs] of a linear layer, in the codes of the file where it has any.
@@ -140,6 +166,40 @@ class DecoderWeights:
             FileFormatError: It is not there, or has another shape.
         """
         return np.asarray(floats_of(self._read(role, layer, part)), np.float32)
+
+    def experts(self, role: str, layer: int) -> BlockWeights | NDArray[np.float32]:
+        """Return the weights [experts * outputs, inputs] of all experts, one below the other.
+
+        Args:
+            role: "expert_gate", "expert_up" or "expert_down".
+            layer: Its number.
+        Raises:
+            FileFormatError: One is not there, or has another shape.
+        """
+        config = self.config
+        assert config.experts is not None
+        count, inner = config.experts.count, config.experts.inner
+        shape = (config.hidden, inner) if role == "expert_down" else (inner, config.hidden)
+        names = [f"{self._names[role].format(layer, expert)}.weight" for expert in range(count)]
+        if names[0] in self._stored:
+            return join_rows([self._tensor(name, shape) for name in names])
+        is_down = role == "expert_down"
+        whole = self._names["experts_down" if is_down else "experts_gate_up"].format(layer)
+        stacked = floats_of(self._tensor(whole, (count, shape[0] * (1 if is_down else 2), shape[1])))
+        if not is_down:
+            stacked = stacked[:, :inner] if role == "expert_gate" else stacked[:, inner:]
+        return np.ascontiguousarray(stacked, np.float32).reshape(-1, shape[1])
+
+    def correction(self, layer: int) -> NDArray[np.float32]:
+        """Return what is added to the scores of experts before some are chosen, float32 [experts].
+
+        Raises:
+            FileFormatError: It is not there, or has another shape.
+        """
+        assert self.config.experts is not None
+        name, count = self._names["correction"].format(layer), self.config.experts.count
+        shape = (1, count) if "moe_statics" in name else (count,)
+        return np.asarray(floats_of(self._tensor(name, shape)), np.float32).reshape(-1)
 
     def has_bias(self, role: str, layer: int = 0) -> bool:
         """Return whether a linear layer has a bias.
@@ -178,7 +238,7 @@ class DecoderWeights:
             for name in sorted(self._stored - self._read_names)
             if not name.endswith(_UNREAD)
             and not (self.config.tied and name == head)
-            and not (self.config.family == "gpt2" and name.endswith(".attn.bias"))  # the causal mask
+            and not (self.config.learned_positions and name.endswith(".attn.bias"))  # the causal mask
         ]
         if left:
             raise UnsupportedError(
@@ -186,7 +246,7 @@ class DecoderWeights:
                 "export the model to ONNX, and quantize and build that file",
             )  # fmt: skip
 
-    def _name_of(self, role: str, layer: int, part: str) -> tuple[str, slice | None]:
+    def _name_of(self, role: str, layer: int, part: str) -> tuple[str, slice | NDArray[np.int64] | None]:
         """Return the tensor that holds a role, and the rows of it; None: all."""
         name = self._names[role].format(layer)
         fused, place = _FUSED.get(role, ("", 0))
@@ -198,11 +258,29 @@ class DecoderWeights:
             return f"{name}.{part}", None
         parts = [each for each, (of, _) in _FUSED.items() if of == fused]
         rows = [_shape_of(self.config, each, part)[0] for each in parts]
+        if fused == "qkv" and self.config.qkv_order != "parts":
+            return f"{whole}.{part}", _qkv_rows(self.config, place)
         return f"{whole}.{part}", slice(sum(rows[:place]), sum(rows[: place + 1]))
 
     def _is_joined(self, name: str) -> bool:
         """Return whether the layer that is called `up` holds a gate, too: GGUF files have no gate then."""
         return f"{name.replace('ffn_up', 'ffn_gate')}.weight" not in self._stored
+
+    def _read_heads(self, name: str, expected: tuple[int, ...]) -> NDArray[Any]:
+        """Return the norms of heads, each of which has a tensor."""
+        names = [f"{name}.{head}.weight" for head in range(expected[0])]
+        missing = next((each for each in names if each not in self._stored), None)
+        if missing is not None:
+            raise FileFormatError(
+                str(self.path), f"no tensor '{missing}'", "one for each head", "download the model again"
+            )
+        self._read_names.update(names)
+        weights = [np.asarray(floats_of(self._files.read(each))) for each in names]
+        if {weight.shape for weight in weights} != {expected[1:]}:
+            raise FileFormatError(
+                f"tensors '{name}'", "another shape", f"{expected[1:]} each", "download the model again"
+            )
+        return np.stack(weights)
 
     def _size_field(self, role: str) -> str:
         """Return the field that says how many rows or columns the weight of a role has, for errors."""
@@ -213,34 +291,59 @@ class DecoderWeights:
 
     def _is_turned(self, role: str) -> bool:
         """Return whether files hold the weight of a role as [inputs, outputs]."""
-        place = _FUSED.get(role, (role, 0))[0]
-        return self.config.family == "gpt2" and not self.metadata and (role in _TURNED or place in _TURNED)
+        return self._family.turned and not self.metadata and role in _TURNED
 
     def _read(self, role: str, layer: int, part: str) -> BlockWeights | NDArray[Any]:
         name, rows = self._name_of(role, layer, part)
         expected = _shape_of(self.config, role, part)
+        if self.config.qk_norm == "heads" and f"{name.removesuffix('.weight')}.0.weight" in self._stored:
+            return self._read_heads(name.removesuffix(".weight"), expected)
+        tensor = self._stored_tensor(name, expected)
+        if part == "weight" and self._is_turned(role) and isinstance(tensor, np.ndarray):
+            tensor = tensor.T
+        end = rows.stop if isinstance(rows, slice) else 0 if rows is None else int(rows.max()) + 1
+        if rows is not None and len(tensor.shape) > 0 and tensor.shape[0] >= end:
+            tensor = take_rows(tensor, rows) if isinstance(tensor, BlockWeights) else tensor[rows]
+        self._check_shape(name, tensor, expected, self._size_field(role))
+        return tensor
+
+    def _tensor(self, name: str, shape: tuple[int, ...]) -> BlockWeights | NDArray[Any]:
+        """Return a whole tensor of a shape."""
+        tensor = self._stored_tensor(name, shape)
+        self._check_shape(name, tensor, shape, "")
+        return tensor
+
+    def _stored_tensor(self, name: str, expected: tuple[int, ...]) -> BlockWeights | NDArray[Any]:
         if name not in self._stored:
             raise FileFormatError(
                 str(self.path), f"no tensor '{name}'", f"one of shape {expected}", "download the model again"
             )
+        self._read_names.add(name)
         try:
-            tensor = self._files.read(name)
+            return self._files.read(name)
         except QuantValueError as error:
             raise FileFormatError(
                 str(self.path), error.got, error.want, "download the model again"
             ) from error
-        self._read_names.add(name)
-        if part == "weight" and self._is_turned(role) and isinstance(tensor, np.ndarray):
-            tensor = tensor.T
-        if rows is not None and len(tensor.shape) > 0 and tensor.shape[0] >= rows.stop:
-            tensor = take_rows(tensor, rows) if isinstance(tensor, BlockWeights) else tensor[rows]
+
+    def _check_shape(
+        self, name: str, tensor: BlockWeights | NDArray[Any], expected: tuple[int, ...], source: str
+    ) -> None:
         if tuple(tensor.shape) != expected:
-            source = self._size_field(role)
             raise FileFormatError(
                 f"tensor '{name}'", f"shape {tuple(tensor.shape)}", f"{expected}{source}",
                 "correct the one that is wrong" if source else "download the model again",
             )  # fmt: skip
-        return tensor
+
+
+def _qkv_rows(config: DecoderConfig, place: int) -> NDArray[np.int64]:
+    """Return the rows of queries, keys or values (0, 1, 2) in a tensor that holds all of them."""
+    group, size = config.heads // config.kv_heads, config.head_size
+    if config.qkv_order == "groups":
+        rows = np.arange((config.heads + 2 * config.kv_heads) * size).reshape(-1, group + 2, size)
+        return (rows[:, :group] if place == 0 else rows[:, group + place - 1]).reshape(-1)
+    rows = np.arange(3 * config.heads * size).reshape(4, 3, -1)
+    return rows[:, {0: 0, 1: 2, 2: 1}[place]].reshape(-1)
 
 
 def _shape_of(config: DecoderConfig, role: str, part: str) -> tuple[int, ...]:
@@ -249,8 +352,20 @@ def _shape_of(config: DecoderConfig, role: str, part: str) -> tuple[int, ...]:
         "embedding": (config.vocabulary, config.hidden), "head": (config.vocabulary, config.hidden),
         "q": (q, config.hidden), "k": (kv, config.hidden), "v": (kv, config.hidden), "o": (config.hidden, q),
         "gate": (config.inner, config.hidden), "up": (config.inner, config.hidden),
-        "down": (config.hidden, config.inner), "positions": (config.context, config.hidden),
+        "down": (config.hidden, config.inner),
+        "positions": (config.context + config.position_offset, config.hidden),
     }  # fmt: skip
+    if config.experts is not None:
+        shared, count = config.experts.shared, config.experts.count
+        matrices |= {
+            "router": (count, config.hidden), "shared_gate": (shared, config.hidden),
+            "shared_up": (shared, config.hidden), "shared_down": (config.hidden, shared),
+            "shared_scale": (1, config.hidden),
+        }  # fmt: skip
     if role in matrices:
         return matrices[role] if part == "weight" else matrices[role][:1]
-    return (config.head_size,) if role in ("q_norm", "k_norm") else (config.hidden,)
+    if role in ("q_norm", "k_norm"):
+        heads = config.heads if role == "q_norm" else config.kv_heads
+        kinds = {"whole": (heads * config.head_size,), "heads": (heads, config.head_size)}
+        return kinds.get(config.qk_norm, (config.head_size,))
+    return {"o_norm": (q,), "down_norm": (config.inner,)}.get(role, (config.hidden,))

@@ -9,11 +9,13 @@ import numpy as np
 from intact.engine.lower import has_block_codes
 from intact.errors import QuantValueError
 from intact.formats import floats_of, sort_by_group
-from intact.lm.decoders.decoder_graph import Encode, Linear
+from intact.lm.decoders.node_writer import Encode, Linear
 from intact.numerics import BlockWeights
 from intact.ptq.blocks import BlockFormat, round_to_nearest
 
 KEEP, FLOAT = "keep", "float32"
+KEPT_FLOAT = ("router", "shared_scale")
+"""Roles of small layers that choose and weigh experts: their rounding changes which experts a token has."""
 _ROUNDED = tuple(f"{sign}{bits}" for sign in ("int", "uint") for bits in range(2, 9))
 
 
@@ -39,6 +41,8 @@ def weight_encoder(weights: str = KEEP, block: int = 32, bits_of: Mapping[str, s
     }
 
     def encode(role: str, layer: int, weight: Linear) -> Linear:
+        if role in KEPT_FLOAT:
+            return np.asarray(floats_of(weight), np.float32)
         choice = choices.get(f"{layer}.{role}", choices.get(role, weights))
         if choice == KEEP:
             if not isinstance(weight, BlockWeights):

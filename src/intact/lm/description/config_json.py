@@ -11,8 +11,12 @@ import numpy as np
 from intact.errors import UnsupportedError
 from intact.formats import MetadataFields
 from intact.graph import ops
-from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig
-from intact.lm.description.families import FAMILIES, FIXED, HARMLESS, SYNONYMS, DecoderFamily
+from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig, Experts
+from intact.lm.description.expert_fields import read_experts
+from intact.lm.description.families import FAMILIES
+from intact.lm.description.families.config_fields import FIXED, HARMLESS, SYNONYMS
+from intact.lm.description.families.decoder_family import DecoderFamily
+from intact.lm.description.rope_fields import FULL, ROPE_FIELDS, SLIDING, RotaryReader
 from intact.lm.description.rotary_embedding import RotaryEmbedding
 
 _FUNCTIONS: Mapping[str, str] = {
@@ -21,18 +25,15 @@ _FUNCTIONS: Mapping[str, str] = {
 }
 """Names that transformers has for functions of MLPs."""
 _MODALITIES = ("vision_config", "text_config", "audio_config", "image_token_id", "image_token_index")
-_FULL, _SLIDING = "full_attention", "sliding_attention"
-_ROPE_FIELDS = (
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "partial_rotary_factor",
-    "rope_local_base_freq",
-)
 _WITHOUT = "the family has no such variant, and this says so"
 _CLASSES = ("ForCausalLM", "LMHeadModel", "Model", "TextModel", "TextForCausalLM")
 """Ends of the names of classes whose logits are those of a language model."""
 _SIZE, _LONGEST = 2**24, 2**31 - 1
+_TAKEN_OVER = (
+    "is_layer_norm", "has_norm_weights", "has_norm_biases", "inner_norms", "embedding_norm", "qk_norm_biases",
+    "norms_rotated", "is_gated", "learned_positions", "position_offset",
+)  # fmt: skip
+"""Attributes that a decoder has from its family."""
 
 
 def config_from_json(fields: MetadataFields) -> DecoderConfig:
@@ -81,36 +82,106 @@ class _ConfigReader:
         layers = self._integer("num_hidden_layers", most=MOST_LAYERS)
         hidden, heads = self._integer("hidden_size"), self._integer("num_attention_heads")
         head_size = self._integer("head_dim", hidden // max(heads, 1))
-        inner = self._integer("intermediate_size", 4 * hidden if family.learned_positions else None)
         window, windowed = self._windows(layers)
-        rotary, local = self._rotaries(head_size)
+        rotary, local, longest = self._rotaries(head_size)
+        kv_heads, qkv_order = self._kv_heads(heads)
         config = DecoderConfig(
-            family=family.name, layers=layers, hidden=hidden, inner=inner,
-            vocabulary=self._integer("vocab_size"), heads=heads,
-            kv_heads=self._integer("num_key_value_heads", heads), head_size=head_size,
-            context=min(self._integer("max_position_embeddings", most=_LONGEST), _SIZE),
-            epsilon=self._number("rms_norm_eps", 0.0), rotary=rotary, local_rotary=local, interleaved=False,
-            unrotated=self._layers_without_rotation(layers), tied=self._flag("tie_word_embeddings", False),
-            window=window, windowed=windowed, qk_norm=family.qk_norm, norm_offset=family.norm_offset,
-            post_norms=family.post_norms, activation=self._activation(),
-            attention_scale=self._scale(head_size),
-            embedding_scale=float(np.float32(math.sqrt(hidden))) if family.scales_embedding
-            else self._number("embedding_multiplier", 1.0),
-            attention_cap=self._cap("attn_logit_softcapping"), logit_cap=self._cap("final_logit_softcapping"),
-            logit_divisor=self._number("logits_scaling", 1.0),
-            residual_scale=self._number("residual_multiplier", 1.0), is_layer_norm=family.is_layer_norm,
-            is_gated=family.is_gated, learned_positions=family.learned_positions, biases=self._biases(),
+            family=family.name, layers=layers, hidden=hidden, inner=self._inner(hidden),
+            vocabulary=self._integer("vocab_size"), heads=heads, kv_heads=kv_heads, head_size=head_size,
+            context=min(self._integer("max_position_embeddings", most=_LONGEST), _SIZE), longest=longest,
+            epsilon=self._number("rms_norm_eps", family.epsilon), rotary=rotary, local_rotary=local,
+            interleaved=family.interleaved, unrotated=self._layers_without_rotation(layers, windowed),
+            tied=self._flag("tie_word_embeddings", False), window=window, windowed=windowed,
+            norms=self._norms(), qk_norm=self._qk_norm(), norm_offset=family.norm_offset,
+            activation=self._activation(), attention_scale=self._scale(head_size),
+            embedding_scale=self._embedding_scale(hidden), attention_cap=self._cap("attn_logit_softcapping"),
+            logit_cap=self._cap("final_logit_softcapping"), clip=self._cap("clip_qkv"),
+            logit_divisor=self._logit_divisor(), residual_scale=self._number("residual_multiplier", 1.0),
+            biases=self._biases(), qkv_order=qkv_order, experts=self._experts(layers),
+            **{name: getattr(family, name) for name in _TAKEN_OVER},
         )  # fmt: skip
         self._check_synonyms()
-        for key, values in FIXED.items():
-            self._fields.require(key, values, _WITHOUT)
-        self._fields.harmless(HARMLESS)
+        for key, values in (FIXED | dict(family.fixed)).items():
+            if key not in family.defaults and not (family.experts and key in family.experts.count):
+                self._fields.require(key, values, _WITHOUT)
+        self._fields.harmless(HARMLESS | dict.fromkeys(family.unread, "transformers does not read it"))
         return config.check(self._fields.file)
+
+    def _inner(self, hidden: int) -> int:
+        """Return the width of MLPs, which some families have as four times that of the residual stream."""
+        key = "intermediate_size"
+        is_optional = self._name(key) in ("n_inner", "ffn_hidden_size") or key not in self._family.defaults
+        return self._integer(key, 4 * hidden if is_optional else None)
+
+    def _kv_heads(self, heads: int) -> tuple[int, str]:
+        """Return the heads of keys, and the order of the rows where a tensor holds them with queries."""
+        order = self._family.qkv_order
+        has_one, has_groups = self._flag("multi_query", False), self._flag("new_decoder_architecture", False)
+        if "multi_query" not in self._family.defaults:
+            return self._integer("num_key_value_heads", heads), order
+        if has_groups:
+            count, source = self._integer("num_kv_heads", heads), "num_kv_heads"
+        else:
+            self._fields.harmless({"num_kv_heads": "it is read with new_decoder_architecture alone"})
+            count, source = 1 if has_one else heads, "multi_query"
+        if self._fields.peek("num_key_value_heads") not in (None, count):
+            raise self._fields.contradiction("num_key_value_heads", f"{source} says {count}", "one number")
+        self._fields.harmless({"num_key_value_heads": f"it repeats {source}"})
+        return count, order if has_groups or has_one else "groups"
+
+    def _norms(self) -> str:
+        """Return where norms stand."""
+        family, usual = self._family, self._family.norms
+        is_parallel = self._flag("use_parallel_residual", usual in ("parallel", "shared"))
+        if "use_parallel_residual" in family.defaults:
+            return usual if is_parallel else "before"
+        if self._flag("use_post_norm", False):
+            return "both"
+        if "parallel_attn" not in family.defaults:
+            return usual
+        count = self._fields.take("num_ln_in_parallel_attn")
+        is_new = self._flag("new_decoder_architecture", False)
+        if not self._flag("parallel_attn", False):
+            if is_new:
+                self._fields.refuse("parallel_attn", "true with new_decoder_architecture")
+            return "before"
+        if count not in (None, 1, 2) or (count == 2 and not is_new):
+            self._fields.refuse("num_ln_in_parallel_attn", "1, or 2 with new_decoder_architecture")
+        return "parallel" if is_new and count != 1 else "shared"
+
+    def _qk_norm(self) -> str:
+        """Return how queries and keys are normed."""
+        for key in ("qk_layernorm", "use_qk_norm"):
+            if key in self._family.defaults:
+                return self._family.qk_norm if self._flag(key, False) else ""
+        return self._family.qk_norm
+
+    def _experts(self, layers: int) -> Experts | None:
+        """Return the experts; None where no layer has any."""
+        family = self._family.experts
+        if family is None:
+            return None
+        experts = read_experts(self._fields, family, layers, lambda key: self._integer(key, 0))
+        return experts if experts.layers else None
+
+    def _embedding_scale(self, hidden: int) -> float:
+        is_scaled = self._family.scales_embedding or self._flag("scale_embedding", False)
+        if is_scaled:
+            return float(np.float32(math.sqrt(hidden)))
+        return self._number("embedding_multiplier", 1.0)
+
+    def _logit_divisor(self) -> float:
+        """Return what logits are divided by."""
+        scale = self._number("logit_scale", 1.0)
+        if scale == 0:
+            self._fields.refuse(self._name("logit_scale"), "another number than 0")
+        return 1 / scale if "logit_scale" in self._family.defaults else self._number("logits_scaling", 1.0)
 
     def _check_class(self) -> None:
         """Refuse a class with another head than that of a language model."""
         names = self._fields.items("architectures", str) or []
-        classes = {f"{self._family.architecture}{end}".lower() for end in _CLASSES}
+        beginnings = {self._family.architecture, self._family.alias or self._family.architecture}
+        classes = {f"{beginning}{end}".lower() for beginning in beginnings for end in _CLASSES}
         if any(name.lower() not in classes for name in names):
             self._fields.refuse("architectures", f"{self._family.architecture}ForCausalLM")
 
@@ -124,7 +195,7 @@ class _ConfigReader:
         for key, value in self._values.items():
             own = self._name(key)
             for name in {key, *SYNONYMS.get(key, ())} - {own}:
-                if name not in self._fields:
+                if name not in self._fields or name in self._family.unread:
                     continue
                 if self._fields.peek(name) != value:
                     raise self._fields.contradiction(name, f"{own} is {value!r:.60}", "one value for both")
@@ -134,7 +205,8 @@ class _ConfigReader:
         """Return whether the family has a field; otherwise refuse another value of it than `absent`."""
         if key in self._family.defaults:
             return True
-        self._fields.require(key, (absent,), _WITHOUT)
+        if key not in self._family.unread:
+            self._fields.require(key, (absent,), _WITHOUT)
         return False
 
     def _integer(self, key: str, default: int | None = None, most: int = _SIZE) -> int:
@@ -186,21 +258,36 @@ class _ConfigReader:
         if not self._flag("scale_attn_weights", True):
             return 1.0
         if self._has("attention_multiplier", None):
-            return self._number("attention_multiplier", 1.0)
+            usual = self._family.defaults["attention_multiplier"]
+            if usual is not None or "attention_multiplier" in self._fields:
+                return self._number("attention_multiplier", 1.0)
         return 1 / math.sqrt(max(self._number("query_pre_attn_scalar", float(head_size)), 1e-30))
 
     def _biases(self) -> frozenset[str]:
-        roles = set(self._family.biases)
-        if self._flag("attention_bias", "q" in roles):
-            roles |= {"q", "k", "v", "o"} if "attention_bias" in self._family.defaults else set()
-        if self._flag("mlp_bias", "up" in roles):
-            roles |= {"gate", "up", "down"} if "mlp_bias" in self._family.defaults else set()
-        if self._flag("use_bias", False):
-            roles |= {"q", "k", "v", "o", "up", "down"}
+        defaults, roles = self._family.defaults, set(self._family.biases)
+        attention = self._family.attention_biases
+        fields = (
+            ("attention_bias", attention), ("use_qkv_bias", "qkv"), ("attention_out_bias", "o"),
+            ("mlp_bias", ("gate", "up", "down")), ("bias", ("q", "k", "v", "o", "up", "down")),
+            ("use_bias", ("q", "k", "v", "o", *(("gate",) if self._family.is_gated else ()), "up", "down")),
+        )  # fmt: skip
+        for key, named in fields:
+            if key in self._family.fixed:
+                continue
+            if (
+                self._flag(key, key != "bias" and key != "use_bias" and set(named) <= roles)
+                and key in defaults
+            ):
+                roles |= set(named)
         return frozenset(roles)
 
-    def _layers_without_rotation(self, layers: int) -> frozenset[int]:
+    def _layers_without_rotation(self, layers: int, windowed: frozenset[int]) -> frozenset[int]:
         """Return the layers without rotation."""
+        if self._family.unrotated == "full":
+            has_windows = (
+                self._fields.peek("sliding_window") is not None or "sliding_window" not in self._fields
+            )
+            return frozenset(range(layers)) - windowed if has_windows else frozenset()
         if not self._has("no_rope_layers", None):
             self._fields.require("no_rope_layer_interval", (), _WITHOUT)
             return frozenset()
@@ -219,20 +306,24 @@ class _ConfigReader:
         may_slide = self._flag("use_sliding_window", "sliding_window" in defaults)
         if not self._has("sliding_window", None):
             for key in ("layer_types", "max_window_layers", "sliding_window_pattern"):
-                fields.require(key, ([_FULL] * layers,), _WITHOUT)
+                fields.require(key, ([FULL] * layers,), _WITHOUT)
             return 0, frozenset()
         size = fields.take("sliding_window", defaults["sliding_window"])
-        size = 0 if size is None else fields.integer("sliding_window", defaults["sliding_window"], least=1)
+        size = (
+            0
+            if size is None
+            else fields.integer("sliding_window", defaults["sliding_window"], least=int(may_slide))
+        )
         size = min(size, _SIZE) if may_slide else 0
         usual = self._usual_windows(layers, size)
-        if not self._has("layer_types", [_FULL] * layers):
+        if not self._has("layer_types", [FULL] * layers):
             return size, usual
         kinds = fields.items("layer_types", str, layers)
         if kinds is None:
             return size, usual if size else frozenset()
-        if not set(kinds) <= {_FULL, _SLIDING}:
-            fields.refuse("layer_types", f"{_FULL} and {_SLIDING}")
-        windowed = frozenset(layer for layer, kind in enumerate(kinds) if kind == _SLIDING)
+        if not set(kinds) <= {FULL, SLIDING}:
+            fields.refuse("layer_types", f"{FULL} and {SLIDING}")
+        windowed = frozenset(layer for layer, kind in enumerate(kinds) if kind == SLIDING)
         if windowed and not size:
             raise fields.contradiction(
                 "layer_types", "no sliding_window is used", "a window for these layers"
@@ -247,89 +338,24 @@ class _ConfigReader:
             period = self._integer("sliding_window_pattern", period)
         begin = self._integer("max_window_layers", 0) if self._has("max_window_layers", None) else 0
         if self._family.name == "smollm3":
-            return self._layers_without_rotation(layers) if size else frozenset()
-        return frozenset(layer for layer in range(begin, layers) if not period or (layer + 1) % period)
+            return self._layers_without_rotation(layers, frozenset()) if size else frozenset()
+        return frozenset(
+            layer for layer in range(begin, layers)
+            if not period or (layer - self._family.window_offset) % period
+        )  # fmt: skip
 
-    def _rotaries(self, head_size: int) -> tuple[RotaryEmbedding, RotaryEmbedding | None]:
-        """Return the rotation, and that of layers with a window where it is another one."""
-        if self._family.learned_positions:
-            for key in _ROPE_FIELDS:
+    def _rotaries(self, head_size: int) -> tuple[RotaryEmbedding, RotaryEmbedding | None, int]:
+        """Return the rotation, that of layers with a window where it is another one, and where it ends."""
+        family = self._family
+        if family.learned_positions:
+            for key in ROPE_FIELDS:
                 self._fields.require(key, (), _WITHOUT)
-            return RotaryEmbedding(self._family.rope_base, max(head_size // 2, 1)), None
-        reader = _RotaryReader(self._fields, self._family, head_size)
-        return reader.by_layer_type() if self._family.name == "gemma3_text" else (reader.flat(), None)
-
-
-class _RotaryReader:
-    """Reads `rope_parameters`, and the fields before it: `rope_scaling`, `rope_theta` and others."""
-
-    def __init__(self, fields: MetadataFields, family: DecoderFamily, head_size: int) -> None:
-        self._fields, self._family, self._head_size = fields, family, head_size
-
-    def flat(self) -> RotaryEmbedding:
-        """Read one rotation for all layers."""
-        fields = self._fields
-        fields.require("rope_local_base_freq", (), _WITHOUT)
-        inner, old = fields.inner_fields("rope_parameters"), fields.inner_fields("rope_scaling")
-        if (
-            inner is not None
-            and old is not None
-            and fields.take("rope_scaling") != fields.take("rope_parameters")
-        ):
-            both = set(fields.take("rope_scaling").items()) <= set(fields.take("rope_parameters").items())
-            if not both:
-                raise fields.contradiction("rope_scaling", "rope_parameters says otherwise", "one of them")
-        return self._read(inner or old, "rope_theta", self._family.rope_base)
-
-    def by_layer_type(self) -> tuple[RotaryEmbedding, RotaryEmbedding]:
-        """Read one rotation for layers with full attention, and one for those with a window."""
-        fields = self._fields
-        inner, old = fields.inner_fields("rope_parameters"), fields.inner_fields("rope_scaling")
-        full = inner.inner_fields(_FULL) if inner is not None else None
-        sliding = inner.inner_fields(_SLIDING) if inner is not None else None
-        if full is not None and old is not None:
-            raise fields.contradiction("rope_scaling", f"rope_parameters.{_FULL} says it, too", "one of them")
-        return (
-            self._read(full if full is not None else old, "rope_theta", self._family.rope_base),
-            self._read(sliding, "rope_local_base_freq", 10000.0),
-        )
-
-    def _read(self, inner: MetadataFields | None, outer_key: str, default: float) -> RotaryEmbedding:
-        base = self._common_number(inner, "rope_theta", outer_key, default)
-        share = self._common_number(inner, "partial_rotary_factor", "partial_rotary_factor", 1.0)
-        if share != 1.0 and not self._family.has_partial_rotary:
-            (inner if inner is not None and "partial_rotary_factor" in inner else self._fields).refuse(
-                "partial_rotary_factor", "1.0: the family rotates whole heads"
-            )
-        pairs = int(self._head_size * share) // 2
-        inner = inner if inner is not None else MetadataFields({}, self._fields.file)
-        kind = self._kind(inner)
-        if kind == "linear":
-            return RotaryEmbedding(base, pairs, kind, inner.number("factor", least=1e-6))
-        if kind == "llama3":
-            longest = self._fields.integer(
-                "max_position_embeddings", self._family.defaults["max_position_embeddings"]
-            )
-            return RotaryEmbedding(
-                base, pairs, kind, inner.number("factor", least=1e-6), inner.number("low_freq_factor"),
-                inner.number("high_freq_factor"), inner.number("original_max_position_embeddings", longest),
-            )  # fmt: skip
-        self._fields.harmless({"original_max_position_embeddings": "the rotation is not stretched"})
-        return RotaryEmbedding(base, pairs)
-
-    def _kind(self, inner: MetadataFields) -> str:
-        key = "rope_type" if "rope_type" in inner or "type" not in inner else "type"
-        kind = inner.choice(key, ("default", "linear", "llama3"), "default")
-        if key == "rope_type" and "type" in inner and inner.take("type") != kind:
-            raise inner.contradiction("type", f"rope_type = {kind!r}", "one kind")
-        return kind
-
-    def _common_number(self, inner: MetadataFields | None, key: str, outer_key: str, default: float) -> float:
-        """Return a number of `rope_parameters`, or beside it; where it is in both, it has to be the same."""
-        outer = self._fields.number(outer_key, default)
-        if inner is None or key not in inner:
-            return outer
-        value = inner.number(key)
-        if outer_key in self._fields and outer != value:
-            raise self._fields.contradiction(outer_key, f"rope_parameters.{key} = {value:g}", "one value")
-        return value
+            return RotaryEmbedding(10000.0, max(head_size // 2, 1)), None, 0
+        if "rotary_dim" in family.defaults:
+            width = self._integer("rotary_dim")
+            for key in ROPE_FIELDS:
+                self._fields.require(key, (), _WITHOUT)
+            return RotaryEmbedding(family.rope_base, max(width // 2, 1)), None, 0
+        reader = RotaryReader(self._fields, family, head_size)
+        full, local = reader.by_layer_type() if family.local_rope else (reader.flat(), None)
+        return full, local, reader.longest

@@ -15,6 +15,38 @@ _MOST_SIZE = 2**24
 
 
 @dataclass(frozen=True)
+class Experts:
+    """Experts in place of an MLP, of which each token has some.
+
+    Attributes:
+        layers: That have them.
+        count, chosen: How many there are, and how many of them a token has.
+        inner: Width of each.
+        scores: What experts are chosen by: "softmax" of the router's logits, their "sigmoid", or "chosen",
+            the logits, whose softmax over those that were chosen is the weights.
+        has_correction: A vector is added to the scores before experts are chosen, and not to the weights.
+        normalizes: Weights of the experts of a token add up to 1, before `scale`.
+        scale: Of the weights.
+        groups, chosen_groups: Experts are chosen from the groups whose two best scores add up to most.
+        shared: Width of an MLP that all tokens have beside; 0: none.
+        gates_shared: Its output is multiplied by a sigmoid of a product.
+    """
+
+    layers: frozenset[int]
+    count: int
+    chosen: int
+    inner: int
+    scores: str
+    has_correction: bool = False
+    normalizes: bool = True
+    scale: float = 1.0
+    groups: int = 1
+    chosen_groups: int = 1
+    shared: int = 0
+    gates_shared: bool = False
+
+
+@dataclass(frozen=True)
 class DecoderConfig:
     """Sizes and variants of a decoder.
 
@@ -25,9 +57,15 @@ class DecoderConfig:
         heads, kv_heads, head_size: Of queries, of keys and values, and of each.
         context: Positions that the model was trained for.
         epsilon: Of the norms.
-        is_layer_norm: Norms take the mean away, and have biases.
+        is_layer_norm: Norms take the mean away.
+        has_norm_weights, has_norm_biases: Whether norms multiply, and, if they take the mean away, add.
+        norms: Where norms stand: "before" attention and MLP, "after" them, "both"; "parallel" where attention
+            and MLP read one residual stream through a norm each; "shared" where through the same.
+        inner_norms: What the last layers of attention and MLP read is normed, too.
+        embedding_norm: Embeddings are normed.
         is_gated: MLPs multiply two layers.
         learned_positions: Each position has a vector; then nothing rotates.
+        position_offset: Of the vectors of positions, so many come before that of the first token.
         rotary: The rotation of queries and keys.
         interleaved: Pairs are neighbours.
         unrotated: Layers without rotation.
@@ -35,15 +73,21 @@ class DecoderConfig:
         window: Tokens that each attends to; 0: all.
         windowed: Layers with the window.
         local_rotary: The rotation in layers with the window; None: the same.
-        qk_norm: Whether queries and keys are normed head by head.
+        qk_norm: How queries and keys are normed: "head", head by head; "heads", with weights of its own for
+            each; "whole"; "" not.
+        qk_norm_biases: These norms add.
+        norms_rotated: Queries and keys are normed behind the rotation.
         norm_offset: What is added to the weights of norms.
-        post_norms: Whether what attention and MLP make is normed, too.
         embedding_scale, residual_scale: Of embeddings, and of what attention and MLP add.
         activation: The function of MLPs: a name in `numerics.FUNCTIONS`, "linear" for none, "relu2" for the
             square of relu, or "quick_gelu" for x sigmoid(1.702 x).
         attention_scale: Of scores.
         attention_cap, logit_cap: See `numerics.cached_attention`; 0: none.
         logit_divisor: Logits are divided by it.
+        clip: Queries, keys and values lie between its negative and it; 0: anywhere.
+        longest: Positions for which all of this holds; 0: all.
+        qkv_order: See `DecoderFamily`.
+        experts: Of layers that have them in place of an MLP.
         biases: Roles of layers with a bias; None: the tensors of the file decide.
     """
 
@@ -63,9 +107,9 @@ class DecoderConfig:
     tied: bool
     window: int
     windowed: frozenset[int]
-    qk_norm: bool
+    qk_norm: str
     norm_offset: float
-    post_norms: bool
+    norms: str
     embedding_scale: float
     activation: str
     attention_scale: float
@@ -75,8 +119,19 @@ class DecoderConfig:
     residual_scale: float = 1.0
     local_rotary: RotaryEmbedding | None = None
     is_layer_norm: bool = False
+    has_norm_weights: bool = True
+    has_norm_biases: bool = True
+    inner_norms: bool = False
+    embedding_norm: bool = False
+    qk_norm_biases: bool = False
+    norms_rotated: bool = False
     is_gated: bool = True
     learned_positions: bool = False
+    position_offset: int = 0
+    clip: float = 0.0
+    longest: int = 0
+    qkv_order: str = "parts"
+    experts: Experts | None = None
     biases: frozenset[str] | None = None
 
     def check(self, where: str) -> DecoderConfig:
@@ -106,6 +161,13 @@ class DecoderConfig:
         if not fits:
             got = f"layers, sizes and heads {sizes}, context {self.context}"
             raise FileFormatError(where, got, "sizes that fit each other", "download the model again")
+        experts = self.experts
+        if experts is not None:
+            sizes = (experts.count, experts.chosen, experts.inner, experts.groups, experts.chosen_groups)
+            whole = experts.chosen <= experts.count and experts.chosen_groups <= experts.groups
+            if min(sizes) < 1 or max(sizes) > _MOST_SIZE or not whole or experts.count % experts.groups:
+                got = f"{experts.count} experts in {experts.groups} groups, {experts.chosen} for each token"
+                raise FileFormatError(where, got, "sizes that fit each other", "download the model again")
         for rotary in (self.rotary, self.local_rotary):
             if rotary is not None:
                 rotary.check(where)

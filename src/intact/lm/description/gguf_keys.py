@@ -12,7 +12,8 @@ import numpy as np
 from intact.errors import UnsupportedError
 from intact.formats import INTERLEAVED, MetadataFields
 from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig
-from intact.lm.description.families import FAMILIES, DecoderFamily
+from intact.lm.description.families import FAMILIES
+from intact.lm.description.families.decoder_family import DecoderFamily
 from intact.lm.description.rotary_embedding import RotaryEmbedding
 
 _SIZE = 2**24
@@ -146,7 +147,7 @@ class _KeyReader:
             epsilon=self._number(f"attention.{epsilon}"), rotary=rotary, local_rotary=local,
             interleaved=self._name in INTERLEAVED, unrotated=self._layers_without_rotation(layers),
             tied="output.weight" not in names, window=window, windowed=windowed, qk_norm=family.qk_norm,
-            norm_offset=0.0, post_norms=family.post_norms, activation=self._activation(),
+            norm_offset=0.0, norms=family.norms, activation=self._activation(),
             embedding_scale=self._factor("embedding_scale", embedding),
             residual_scale=self._factor("residual_scale", 1.0),
             logit_divisor=self._factor("logit_scale", 1.0),

@@ -1,0 +1,104 @@
+"""Reads the fields of config.json that say what experts a decoder has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from intact.formats import MetadataFields
+from intact.lm.description.decoder_config import Experts
+from intact.lm.description.families.decoder_family import ExpertFamily
+
+_DENSE, _SPARSE = "dense", "sparse"
+
+
+def read_experts(
+    fields: MetadataFields, family: ExpertFamily, layers: int, width: Callable[[str], int]
+) -> Experts:
+    """Read what config.json says of experts.
+
+    Args:
+        fields: Of config.json.
+        family: The fields that the family has for them.
+        layers: Of the decoder.
+        width: Reads a width that other decoders have as well.
+    Raises:
+        UnsupportedError: A variant that is not computed.
+        FileFormatError: A field is missing, of another kind, or contradicts another one.
+    """
+    return _ExpertReader(fields, family).read(layers, width)
+
+
+class _ExpertReader:
+    """Reads the fields of one configuration."""
+
+    def __init__(self, fields: MetadataFields, family: ExpertFamily) -> None:
+        self._fields, self._family = fields, family
+
+    def read(self, layers: int, width: Callable[[str], int]) -> Experts:
+        family, inner = self._family, self._family.inner
+        size = width(inner) if inner == "intermediate_size" else self._integer(inner)
+        groups, chosen_groups = (
+            (self._integer("n_group", null=1), self._integer("topk_group", null=1)) if family.has_groups
+            else (1, 1)
+        )  # fmt: skip
+        return Experts(
+            self._layers(layers), self._count(), self._integer(family.chosen), size, family.scores,
+            family.has_correction, self._normalizes(),
+            self._fields.number(family.scale, self._usual(family.scale)) if family.scale else 1.0,
+            groups, chosen_groups, self._shared_width(size), family.gates_shared,
+        )  # fmt: skip
+
+    def _usual(self, key: str) -> int | None:
+        return self._family.usual.get(key)
+
+    def _integer(self, key: str, least: int = 1, null: int | None = None) -> int:
+        usual = self._usual(key)
+        return self._fields.integer(key, null if usual is None else usual, least=least, most=2**24)
+
+    def _count(self) -> int:
+        names = self._family.count
+        present = [name for name in names if name in self._fields]
+        counts = [self._integer(name) for name in present or names[:1]]
+        if len(set(counts)) > 1:
+            raise self._fields.contradiction(present[0], f"{present[1]} = {counts[1]}", "one number")
+        return counts[0]
+
+    def _normalizes(self) -> bool:
+        key = self._family.normalizes
+        return key if isinstance(key, bool) else self._fields.flag(key, self._family.usual.get(key))
+
+    def _shared_width(self, inner: int) -> int:
+        """Return the width of the MLP that all tokens have."""
+        key = self._family.shared
+        if not key or key == "intermediate_size":
+            return inner if key else 0
+        value = self._integer(key, least=0)
+        return value if key.endswith("_size") else value * inner
+
+    def _layers(self, layers: int) -> frozenset[int]:
+        """Return the layers that have experts."""
+        every, kind = range(layers), self._family.layers
+        if kind == "first":
+            return frozenset(range(self._integer("first_k_dense_replace", least=0), layers))
+        if kind == "types":
+            types = self._fields.items("mlp_layer_types", str, layers)
+            first = self._integer("first_k_dense_replace", least=0, null=0)
+            if types is None:
+                return frozenset(range(first, layers))
+            if not set(types) <= {_DENSE, _SPARSE}:
+                self._fields.refuse("mlp_layer_types", f"{_DENSE} and {_SPARSE}")
+            return frozenset(layer for layer in every if types[layer] == _SPARSE)
+        if kind == "steps":
+            step = self._integer("decoder_sparse_step")
+            dense = self._fields.items("mlp_only_layers", int) or []
+            return frozenset(layer for layer in every if layer not in dense and (layer + 1) % step == 0)
+        if kind == "interval":
+            first, last = (
+                self._fields.integer(
+                    f"moe_layer_{end}_index", self._usual(f"moe_layer_{end}_index"), least=-1
+                )
+                for end in ("start", "end")
+            )
+            step, last = self._integer("moe_layer_interval"), layers - 1 if last < 0 else last
+            return frozenset(layer for layer in every if first <= layer <= last and (layer + 1) % step == 0)
+        return frozenset(every)

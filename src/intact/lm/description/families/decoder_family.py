@@ -1,0 +1,122 @@
+"""Records what the decoders of one family have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ExpertFamily:
+    """Describes the experts of a family by the fields of config.json that say so.
+
+    Attributes:
+        count: Names of the field that says how many there are.
+        chosen: Field of those of a token.
+        inner: Field of the width of each.
+        scores, has_correction, gates_shared: As `Experts`.
+        normalizes: Field, or True or False.
+        scale: Field of the scale of weights; "": 1.
+        has_groups: Whether `n_group` and `topk_group` are read.
+        shared: Field of the number of shared experts, or of the width of the one; "" for none.
+        layers: How layers with experts are named: "all", "first" (behind `first_k_dense_replace`), "types"
+            (`mlp_layer_types`), "steps" (`decoder_sparse_step` and `mlp_only_layers`) or "interval"
+            (`moe_layer_interval` and the first and the last one).
+        usual: Values that transformers takes where config.json does not have a field.
+    """
+
+    count: tuple[str, ...] = ("num_experts", "num_local_experts")
+    chosen: str = "num_experts_per_tok"
+    inner: str = "moe_intermediate_size"
+    scores: str = "softmax"
+    has_correction: bool = False
+    normalizes: str | bool = True
+    scale: str = ""
+    has_groups: bool = False
+    shared: str = ""
+    gates_shared: bool = False
+    layers: str = "all"
+    usual: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DecoderFamily:
+    """Describes what the decoders of one family have in common.
+
+    Attributes:
+        name: `model_type` of config.json.
+        architecture: Beginning of the names of its classes in transformers.
+        alias: Beginning of the names of classes of another family that has the same layers.
+        defaults: Fields of its configuration that decide what it computes, with the values that transformers
+            takes where config.json does not have them; None: worked out of others, or required. A field that
+            other families have and this one does not must say what it would do without.
+        own_names: Names that the family has for fields of the others.
+        mapped: Those of them that transformers takes under the others' names, too.
+        fixed: Fields that only this family has, with the values that are computed.
+        unread: Fields that only this family has, and that transformers does not read.
+        tensors: Names of tensors by role, where they are not those of Llama.
+        norm_tensors: Names of the tensors of norms, by where norms stand.
+        rope_base: Of the rotation, where config.json says none; 0: it has to.
+        local_rope: Of layers with a window that have a rotation of their own, the field of its base, "" for
+            none, and the value without.
+        rotary_share: Of a head, that rotates by default.
+        has_partial_rotary: Whether `partial_rotary_factor` is read.
+        reads_longrope: Whether the length that LongRoPE was trained for stands beside `rope_parameters`.
+        unrotated: Layers without rotation: "full", those without a window where others have one.
+        biases: Roles of layers that always have a bias.
+        attention_biases: Those that have one where `attention_bias` is true.
+        epsilon: Of the norms, where no field says it.
+        scales_embedding: Embeddings are multiplied by the root of their length.
+        window_period: Every so many layers one has no window; 0: `layer_types` or all.
+        window_offset: The first layer of those without a window.
+        experts: Of layers with experts.
+        qkv_order: Rows of a tensor that holds queries, keys and values: "parts", one after the other;
+            "groups", for each head of keys its queries, key and value; "quarters", four times queries, values
+            and keys.
+        turned: Whether files hold weights as [inputs, outputs].
+        is_layer_norm, has_norm_weights, has_norm_biases, norms, is_gated, learned_positions, position_offset,
+        embedding_norm, interleaved, reverses, qk_norm, qk_norm_biases, norms_rotated, norm_offset,
+        inner_norms: As `DecoderConfig`.
+    """
+
+    name: str
+    architecture: str
+    defaults: Mapping[str, Any]
+    own_names: Mapping[str, str] = field(default_factory=dict)
+    mapped: frozenset[str] = frozenset()
+    fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    alias: str = ""
+    unread: tuple[str, ...] = ()
+    tensors: Mapping[str, str] = field(default_factory=dict)
+    norm_tensors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rope_base: float = 10000.0
+    local_rope: tuple[str, float] | None = None
+    rotary_share: float = 1.0
+    has_partial_rotary: bool = False
+    reads_longrope: bool = False
+    unrotated: str = ""
+    biases: frozenset[str] = frozenset()
+    attention_biases: frozenset[str] = frozenset("qkvo")
+    epsilon: float = 0.0
+    is_layer_norm: bool = False
+    has_norm_weights: bool = True
+    has_norm_biases: bool = True
+    norms: str = "before"
+    is_gated: bool = True
+    learned_positions: bool = False
+    position_offset: int = 0
+    embedding_norm: bool = False
+    interleaved: bool = False
+    reverses: bool = False
+    qk_norm: str = ""
+    qk_norm_biases: bool = False
+    norms_rotated: bool = False
+    inner_norms: bool = False
+    norm_offset: float = 0.0
+    scales_embedding: bool = False
+    window_period: int = 0
+    window_offset: int = -1
+    experts: ExpertFamily | None = None
+    qkv_order: str = "parts"
+    turned: bool = False

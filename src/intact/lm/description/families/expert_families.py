@@ -1,0 +1,215 @@
+"""Families of decoders with experts: what distinguishes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from intact.lm.description.families.decoder_family import DecoderFamily, ExpertFamily
+from intact.lm.description.families.shared_fields import (
+    GRANITE,
+    LAYER,
+    LLAMA,
+    NO_BIASES,
+    PLAIN,
+    QWEN,
+    SLIDING,
+    replace_fields,
+)
+
+_SHARED = {
+    f"shared_{role}": f"{LAYER}mlp.shared_experts.{role}_proj" for role in ("gate", "up", "down")
+}  # fmt: skip
+_BLOCK_SPARSE = {
+    "router": f"{LAYER}block_sparse_moe.gate",
+    **{f"expert_{role}": f"{LAYER}block_sparse_moe.experts.{{}}.{name}"
+       for role, name in (("gate", "w1"), ("down", "w2"), ("up", "w3"))},
+}  # fmt: skip
+_GRANITE_MOE = {
+    "router": f"{LAYER}block_sparse_moe.router.layer",
+    "experts_gate_up": f"{LAYER}block_sparse_moe.input_linear.weight",
+    "experts_down": f"{LAYER}block_sparse_moe.output_linear.weight",
+    "shared_gate_up": f"{LAYER}shared_mlp.input_linear", "shared_down": f"{LAYER}shared_mlp.output_linear",
+}  # fmt: skip
+_QWEN_EXPERTS = {"norm_topk_prob": False, "decoder_sparse_step": 1}
+_GLM_EXPERTS = {
+    "n_routed_experts": 128, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
+    "routed_scaling_factor": 1.0,
+}  # fmt: skip
+_SIGMOID: dict[str, Any] = {
+    "scores": "sigmoid", "has_correction": True, "normalizes": "norm_topk_prob",
+    "scale": "routed_scaling_factor", "has_groups": True, "shared": "n_shared_experts",
+}  # fmt: skip
+
+EXPERT_FAMILIES = (
+    DecoderFamily(
+        "mixtral", "Mixtral", NO_BIASES | {
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
+            "sliding_window": None,
+        }, rope_base=1e6, tensors=_BLOCK_SPARSE,
+        experts=ExpertFamily(
+            inner="intermediate_size", usual={"num_experts_per_tok": 2, "num_local_experts": 8}
+        ),
+    ),
+    DecoderFamily(
+        "minimax_m2", "MiniMaxM2", NO_BIASES | {
+            "max_position_embeddings": 196608, "num_key_value_heads": 8,
+            "head_dim": 128,
+        }, rope_base=5e6, has_partial_rotary=True, qk_norm="whole",
+        tensors=_BLOCK_SPARSE | {"correction": f"{LAYER}block_sparse_moe.e_score_correction_bias"},
+        experts=ExpertFamily(
+            inner="intermediate_size", scores="sigmoid", has_correction=True,
+            usual={"num_experts_per_tok": 8, "num_local_experts": 256},
+        ),
+    ),
+    DecoderFamily(
+        "qwen2_moe", "Qwen2Moe",
+        replace_fields(QWEN, "head_dim", num_key_value_heads=16, attention_bias=True),
+        attention_biases=frozenset("qkv"), own_names={"attention_bias": "qkv_bias"},
+        tensors={role: name.replace("shared_experts", "shared_expert") for role, name in _SHARED.items()},
+        experts=ExpertFamily(
+            ("num_experts",), normalizes="norm_topk_prob", shared="shared_expert_intermediate_size",
+            gates_shared=True, layers="steps", usual=_QWEN_EXPERTS | {
+                "num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408,
+                "shared_expert_intermediate_size": 5632,
+            },
+        ),
+    ),
+    DecoderFamily(
+        "qwen3_moe", "Qwen3Moe", replace_fields(QWEN, "max_window_layers", "layer_types") | {
+            "attention_bias": False, "num_key_value_heads": 4,
+        }, qk_norm="head",
+        experts=ExpertFamily(
+            normalizes="norm_topk_prob", layers="steps", usual=_QWEN_EXPERTS | {
+                "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+            },
+        ),
+    ),
+    DecoderFamily(
+        "olmoe", "Olmoe", PLAIN | {
+            "attention_bias": False, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "clip_qkv": None,
+        }, qk_norm="whole",
+        experts=ExpertFamily(
+            ("num_experts",), inner="intermediate_size", normalizes="norm_topk_prob",
+            usual={"num_experts": 64, "num_experts_per_tok": 8, "norm_topk_prob": False},
+        ),
+    ),
+    DecoderFamily(
+        "flex_olmo", "FlexOlmo", PLAIN | {"attention_bias": False, "max_position_embeddings": 4096},
+        rope_base=5e5, norms="after", qk_norm="whole",
+        experts=ExpertFamily(
+            ("num_experts",), inner="intermediate_size", normalizes="norm_topk_prob",
+            usual={"num_experts": 7, "num_experts_per_tok": 5, "norm_topk_prob": False},
+        ),
+    ),
+    DecoderFamily(
+        "granitemoe", "GraniteMoe", PLAIN | GRANITE | {"attention_bias": False}, tensors=_GRANITE_MOE,
+        experts=ExpertFamily(
+            ("num_local_experts",), inner="intermediate_size", scores="chosen",
+            usual={"num_local_experts": 8, "num_experts_per_tok": 2},
+        ),
+    ),
+    DecoderFamily(
+        "granitemoeshared", "GraniteMoeShared", PLAIN | GRANITE | {"attention_bias": False},
+        tensors=_GRANITE_MOE,
+        experts=ExpertFamily(
+            ("num_local_experts",), inner="intermediate_size", scores="chosen",
+            shared="shared_intermediate_size",
+            usual={"num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 0},
+        ),
+    ),
+    DecoderFamily(
+        "ernie4_5_moe", "Ernie4_5_Moe", PLAIN | {
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 4,
+            "tie_word_embeddings": True, "use_bias": False,
+        }, rope_base=5e5, interleaved=True, fixed={"moe_norm_min": (1e-12,)},
+        tensors={"correction": f"{LAYER}mlp.moe_statics.e_score_correction_bias"},
+        experts=ExpertFamily(
+            ("moe_num_experts",), "moe_k", has_correction=True, shared="moe_num_shared_experts",
+            layers="interval", usual={
+                "moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536, "moe_num_shared_experts": 2,
+                "moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 1,
+            },
+        ),
+    ),
+    DecoderFamily(
+        "hunyuan_v1_moe", "HunYuanMoEV1", replace_fields(LLAMA, "mlp_bias") | {"rms_norm_eps": 1e-5},
+        qk_norm="head", norms_rotated=True,
+        tensors={
+            "q_norm": f"{LAYER}self_attn.query_layernorm", "k_norm": f"{LAYER}self_attn.key_layernorm",
+            "router": f"{LAYER}mlp.gate.wg",
+            **{role: name.replace("shared_experts", "shared_mlp") for role, name in _SHARED.items()},
+        },
+        experts=ExpertFamily(
+            ("num_experts", "num_local_experts"), "moe_topk", inner="intermediate_size",
+            shared="intermediate_size", usual={"num_experts": 1, "moe_topk": 1},
+        ),
+    ),
+    DecoderFamily(
+        "glm4_moe", "Glm4Moe", replace_fields(LLAMA, "mlp_bias") | {
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
+            "use_qk_norm": False,
+        }, rotary_share=0.5, has_partial_rotary=True, qk_norm="head", attention_biases=frozenset("qkv"),
+        unread=("num_nextn_predict_layers", "num_mtp_layers"),
+        experts=ExpertFamily(
+            ("n_routed_experts", "num_local_experts"), usual=_GLM_EXPERTS | {
+                "num_experts_per_tok": 8, "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
+                "norm_topk_prob": True,
+            }, layers="first", **_SIGMOID,
+        ),
+    ),
+    DecoderFamily(
+        "solar_open", "SolarOpen", replace_fields(LLAMA, "mlp_bias", "intermediate_size") | {
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
+            "head_dim": 128, "moe_intermediate_size": 1280,
+        }, own_names={"intermediate_size": "moe_intermediate_size"}, rope_base=1e6,
+        has_partial_rotary=True, attention_biases=frozenset("qkv"),
+        experts=ExpertFamily(
+            ("n_routed_experts", "num_local_experts"), usual=_GLM_EXPERTS | {
+                "num_experts_per_tok": 8, "moe_intermediate_size": 1280, "norm_topk_prob": True,
+            }, **_SIGMOID,
+        ),
+    ),
+    DecoderFamily(
+        "dots1", "Dots1", PLAIN | SLIDING | {
+            "num_key_value_heads": 32, "attention_bias": False, "max_window_layers": 62,
+        }, qk_norm="head",
+        experts=ExpertFamily(
+            ("n_routed_experts", "num_local_experts"), usual={
+                "n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.0, "moe_intermediate_size": 1408,
+                "first_k_dense_replace": 0, "norm_topk_prob": False,
+            }, layers="first", **_SIGMOID,
+        ),
+    ),
+    DecoderFamily(
+        "hy_v3", "HYV3", LLAMA | {
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
+            "head_dim": 128,
+        }, rope_base=11158840.0, qk_norm="head", unread=("enable_moe_fp32_combine",),
+        tensors={
+            "router": f"{LAYER}mlp.router.gate", "correction": f"{LAYER}mlp.expert_bias",
+            **{role: name.replace("shared_experts", "shared_mlp") for role, name in _SHARED.items()},
+        },
+        experts=ExpertFamily(
+            ("num_experts", "num_local_experts"), scores="sigmoid", has_correction=True,
+            scale="router_scaling_factor", shared="num_shared_experts", layers="types", usual={
+                "num_experts": 192, "num_experts_per_tok": 8, "moe_intermediate_size": 1536,
+                "num_shared_experts": 1, "router_scaling_factor": 2.826, "first_k_dense_replace": 1,
+            },
+        ),
+    ),
+    DecoderFamily(
+        "exaone_moe", "ExaoneMoe", PLAIN | SLIDING | {
+            "num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window_pattern": 4,
+        }, qk_norm="head", unrotated="full", window_period=4,
+        tensors={"correction": f"{LAYER}mlp.e_score_correction_bias"},
+        experts=ExpertFamily(
+            ("num_experts",), scores="sigmoid", has_correction=True, normalizes="norm_topk_prob",
+            scale="routed_scaling_factor", has_groups=True, shared="num_shared_experts", layers="types",
+            usual={
+                "num_experts": 64, "num_experts_per_tok": 8, "moe_intermediate_size": 1024,
+                "num_shared_experts": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5, "n_group": 1,
+                "topk_group": 1, "first_k_dense_replace": 1,
+            },
+        ),
+    ),
+)  # fmt: skip
