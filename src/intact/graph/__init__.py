@@ -86,7 +86,7 @@ from intact.graph.qdq.batchnorm import BATCHNORM as fold_batchnorm
 from intact.graph.qdq.block_tables import BlockTable, read_block_table
 from intact.graph.qdq.block_weights import find_block_weights, is_block_operator, read_block_weight
 from intact.graph.qdq.dynamic_layers import DYNAMIC as float_dynamic
-from intact.graph.qdq.dynamic_layers import has_stored_codes, is_dynamic
+from intact.graph.qdq.dynamic_layers import StoredCodes, codes_behind, has_stored_codes, is_dynamic
 from intact.graph.qdq.emit_qdq import (
     FORMAT_OPSETS,
     QUANTIZER_KEY,
@@ -124,6 +124,8 @@ __all__ = [
     "ForeignNode",
     "Graph",
     "Inserter",
+    "StoredCodes",
+    "codes_behind",
     "MAX_OPSET",
     "MIN_OPSET",
     "Mark",

@@ -19,6 +19,7 @@ from intact.limits import YAML_BYTES
 if TYPE_CHECKING:
     from intact.ptq import QuantizedModel
 
+_WHY_LARGER = "it held fewer bits for some weights than they have now"
 _SHOWN = 8  # tensors with 16 bits that are named, each with the reason
 
 
@@ -253,6 +254,8 @@ def _show_result(result: QuantizedModel, model: Path, out: Path, as_json: bool, 
     dynamic = across(result, lambda part: part.dynamic)
     advice = _advice(result) if advised else ""
     before, after = size_with_data(model), size_with_data(out)
+    if before and after and after > before:
+        warnings.append(f"the file has become larger, {after:,} bytes of {before:,}: {_WHY_LARGER}")
     if as_json:
         sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)
         unseen = across(result, lambda part: part.unseen_sqnr)

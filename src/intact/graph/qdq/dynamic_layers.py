@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,7 @@ class _Floats:
             name = (codes.name if codes is not None else "") or "weight"
             array = np.ascontiguousarray(floats.transpose(turned) if turned else floats)
             self.scene.added[key] = self.scene.inserter(node).constant(_name_before_quantization(name), array)
+            _keep_codes(self.scene.added[key], self.array(codes, "weight"), factor, zero, turned)
         return self.scene.added[key]
 
     def weight(
@@ -168,6 +170,60 @@ class _Floats:
             old.name = None
             old.replace_all_uses_with(new_output, replace_graph_outputs=True)
         self.scene.graph.remove(node, safe=True)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredCodes:
+    """Holds the codes of 8 bits that a constant of floats was made of.
+
+    Attributes:
+        codes: int8 or uint8, in the shape of the floats.
+        scale: float32 of one channel axis, or 0-dimensional.
+        zero_point: Of the dtype of the codes and the shape of the scales.
+        axis: Of the channels.
+    """
+
+    codes: NDArray[Any]
+    scale: NDArray[np.float32]
+    zero_point: NDArray[Any]
+    axis: int
+
+    @property
+    def floats(self) -> NDArray[np.float32]:
+        """The floats that a DequantizeLinear makes of the codes."""
+        shape = [1] * self.codes.ndim
+        if self.scale.ndim:
+            shape[self.axis] = -1
+        whole = self.codes.astype(np.int32) - self.zero_point.astype(np.int32).reshape(shape)
+        return (whole.astype(np.float32) * self.scale.reshape(shape)).astype(np.float32)
+
+
+_CODES_KEY = "intact.codes"
+
+
+def codes_behind(value: ir.Value) -> StoredCodes | None:
+    """Return the codes that `DYNAMIC` made a constant of; None for others."""
+    return value.meta.get(_CODES_KEY)
+
+
+def _keep_codes(
+    value: ir.Value, codes: NDArray[Any], factor: NDArray[np.float32], zero: NDArray[Any],
+    turned: Sequence[int],
+) -> None:  # fmt: skip
+    """Note the codes of a constant where one DequantizeLinear can make its floats of them."""
+    if codes.dtype not in (np.int8, np.uint8):
+        return
+    shape = np.broadcast_shapes(factor.shape, zero.shape)
+    apart = [axis for axis, size in enumerate(shape) if size > 1]
+    if len(apart) > 1 or len(shape) > codes.ndim:
+        return
+    scale, point = (np.broadcast_to(part, shape).reshape(-1 if apart else ()) for part in (factor, zero))
+    axis = apart[0] + codes.ndim - len(shape) if apart else 0
+    order = list(turned) or list(range(codes.ndim))
+    value.meta[_CODES_KEY] = StoredCodes(
+        np.ascontiguousarray(codes.transpose(order)), np.ascontiguousarray(scale, np.float32),
+        np.ascontiguousarray(point.astype(codes.dtype)), order.index(axis),
+    )  # fmt: skip
 
 
 def _name_before_quantization(name: str) -> str:

@@ -35,6 +35,7 @@ from intact.ptq.stages.insert_qdq import with_pairs, with_weights
 from intact.ptq.stages.proposal_scores import error_by_held_runs, error_by_statistics
 from intact.ptq.stages.rounding_boundaries import with_cleared_boundaries
 from intact.ptq.stages.smoothing import smooth_images, smooth_products
+from intact.ptq.stages.stored_codes import store_codes_again
 from intact.ptq.stages.weight_rounding import round_all_weights, round_weights
 
 _CLEARLY = 0.95
@@ -109,6 +110,7 @@ STAGES = (
     Stage("correct biases", with_corrected_biases, "bias_correction", error_of_chosen_ranges),
     Stage("settle biases", with_settled_biases, in_place=True),
     Stage("clear boundaries", with_cleared_boundaries, in_place=True),
+    Stage("codes of floats", store_codes_again, in_place=True),
 )  # fmt: skip
 
 

@@ -1,0 +1,101 @@
+"""Files of other tools that hold codes do not grow: what stays in float keeps the codes that it came in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from tests.onnx_models import onnx_model
+
+import intact
+from intact.graph import Session
+from intact.ptq import QuantizedModel, quantize
+
+INPUTS, HIDDEN = 32, 48
+
+
+def recurrent_model() -> onnx.ModelProto:
+    rng = np.random.default_rng(0)
+    arrays: dict[str, Any] = {
+        "w": (rng.standard_normal((1, 4 * HIDDEN, INPUTS)) / 6).astype(np.float32),
+        "r": (rng.standard_normal((1, 4 * HIDDEN, HIDDEN)) / 7).astype(np.float32),
+        "b": (rng.standard_normal((1, 8 * HIDDEN)) / 10).astype(np.float32),
+        "axes": np.array([1]),
+        "v": (rng.standard_normal((HIDDEN, 64)) / 7).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("LSTM", ["x", "w", "r", "b"], ["states"], name="lstm", hidden_size=HIDDEN),
+        helper.make_node("Squeeze", ["states", "axes"], ["rows"], name="squeeze"),
+        helper.make_node("MatMul", ["rows", "v"], ["y"], name="product"),
+    ]
+    return onnx_model(nodes, {"x": ["t", 1, INPUTS]}, {"y": ["t", 1, 64]}, arrays)
+
+
+@pytest.fixture
+def dynamic_file(tmp_path: Path) -> Path:
+    """The model as `quantize_dynamic` writes it."""
+    onnx.save(recurrent_model(), tmp_path / "float.onnx")
+    out = tmp_path / "dynamic.onnx"
+    quantize_dynamic(tmp_path / "float.onnx", out, weight_type=QuantType.QInt8, per_channel=True)
+    return out
+
+
+def sequences(count: int = 8) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(1)
+    return [{"x": rng.standard_normal((10, 1, INPUTS)).astype(np.float32)} for _ in range(count)]
+
+
+def large_floats(result: QuantizedModel) -> list[str]:
+    return [
+        tensor.name for tensor in result.proto.graph.initializer
+        if numpy_helper.to_array(tensor).dtype == np.float32 and np.prod(tensor.dims) > 1000
+    ]  # fmt: skip
+
+
+def test_a_dynamically_quantized_file_does_not_grow(dynamic_file: Path) -> None:
+    result = quantize(dynamic_file, sequences(), progress=False)
+    assert large_floats(result) == []
+    assert result.proto.ByteSize() < 1.1 * dynamic_file.stat().st_size
+    assert any("keep the codes that they came in" in note for note in result.notes)
+    for feeds in sequences(2):
+        exact, engine = (
+            intact.compile(result.proto, backend=backend).run(feeds)["y"] for backend in ("reference", "cpu")
+        )
+        np.testing.assert_array_equal(engine, exact)
+        np.testing.assert_allclose(engine, Session(result.model).run(feeds)["y"], atol=0.02)
+
+
+def test_codes_mean_the_floats_that_they_were_made_into(
+    dynamic_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine computes what it would with the floats."""
+    with_codes = quantize(dynamic_file, sequences(), progress=False)
+    monkeypatch.setattr("intact.ptq.stages.stored_codes._LEAST_BYTES", 2**40)
+    with_floats = quantize(dynamic_file, sequences(), progress=False)
+    assert len(large_floats(with_floats)) > 0
+    (feeds,) = sequences(1)
+    first, second = (
+        intact.compile(result.proto, threads=1).run(feeds)["y"] for result in (with_codes, with_floats)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_layers_that_are_excluded_keep_their_codes(dynamic_file: Path) -> None:
+    result = quantize(dynamic_file, sequences(), progress=False, exclude=["MatMul"])
+    assert large_floats(result) == []
+    nodes = {node.output[0]: node for node in result.proto.graph.node}
+    (product,) = (node for node in result.proto.graph.node if node.op_type == "MatMul")
+    assert nodes[product.input[1]].op_type == "DequantizeLinear"
+    assert nodes.get(product.input[0]) is None or nodes[product.input[0]].op_type != "DequantizeLinear"
+
+
+def test_a_float_file_gets_no_codes_where_it_had_none() -> None:
+    result = quantize(recurrent_model(), sequences(), progress=False, exclude=["MatMul"])
+    assert "v" in large_floats(result)
+    assert Counter(node.op_type for node in result.proto.graph.node)["MatMul"] == 1
