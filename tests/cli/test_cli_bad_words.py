@@ -44,6 +44,7 @@ BASES = {
     "cache to-onnx": ("{cache}", "{net}", "-o", "{out}"),
     "cache from-onnx": ("{int8}", "-o", "{out}"),
     "cache diff": ("{cache}", "{cache}"),
+    "embed": ("{net}", "a text"),
     "lm quantize": ("{gguf}", "-o", "{out}"),
     "lm run": ("{gguf}", "a prompt"),
     "lm chat": ("{gguf}",),

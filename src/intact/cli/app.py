@@ -30,6 +30,7 @@ from intact.cli.verbs import (
     verify,
 )
 from intact.cli.verbs import build as build_plan
+from intact.cli.verbs.models import embed
 from intact.processes import untrusted_files
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -44,6 +45,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "convert": convert.run,
     "build": build_plan.run,
     "run": run.run,
+    "embed": embed.run,
     "bench": bench.run,
     "verify": verify.run,
     "report": report.run,

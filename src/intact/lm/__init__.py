@@ -17,6 +17,7 @@ from intact.lm.compare_models import (
     token_windows,
 )
 from intact.lm.description.model_description import ModelDescription
+from intact.lm.encoders import TextEncoder, is_encoder, load_encoder
 from intact.lm.language_model import LanguageModel
 from intact.lm.load_model import describe_model as describe
 from intact.lm.load_model import load_model as load
@@ -32,7 +33,8 @@ from intact.lm.verification.verify_model import verify_model as verify
 
 __all__ = [
     "ChatTemplates", "LanguageModel", "LayerLoss", "ModelComparison", "ModelDescription", "Sampling",
-    "SequenceCache", "TokenGrammar", "Tokenizer", "Verification", "compare_models", "describe", "first_flips",
-    "keep_verification", "layer_losses", "load", "perplexity", "save", "split_reasoning", "token_windows",
-    "verification_record", "verify", "weight_bits", "weight_bytes",
+    "SequenceCache", "TextEncoder", "TokenGrammar", "Tokenizer", "Verification", "compare_models", "describe",
+    "first_flips", "is_encoder", "keep_verification", "layer_losses", "load", "load_encoder", "perplexity",
+    "save", "split_reasoning", "token_windows", "verification_record", "verify", "weight_bits",
+    "weight_bytes",
 ]  # fmt: skip

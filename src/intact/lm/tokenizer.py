@@ -80,15 +80,25 @@ class Tokenizer:
             QuantValueError: The text has half a surrogate pair.
             FileFormatError: The tokenizer is damaged in a way that shows with this text.
         """
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise QuantValueError(
-                "text", f"half a surrogate pair at character {error.start}", "text that UTF-8 can write",
-                "remove it, or decode the text with errors='replace'",
-            ) from error  # fmt: skip
+        _check_unicode(text)
         ids = self._encode(text, bos)
         return [*self._prefix, *ids] if bos else ids
+
+    def encode_pair(self, text: str, other: str) -> tuple[list[int], list[int]]:
+        """Return the tokens of two texts with special ones around and between, and their types: 0, then 1.
+
+        Args:
+            text, other: The texts.
+        Raises:
+            QuantValueError: A text has half a surrogate pair.
+            UnsupportedError: The tokenizer is a sentencepiece vocabulary, which has no pairs.
+        """
+        if self._pieces is not None:
+            raise UnsupportedError("tokenizer", "a sentencepiece vocabulary", "one with pairs", "use another")
+        for part in (text, other):
+            _check_unicode(part)
+        pair = _call(lambda: self._tokenizer.encode(text, other))
+        return list(pair.ids), list(pair.type_ids)
 
     def encode_chat(self, prompt: str, *, adds_begin: bool) -> list[int]:
         """Return the tokens of a conversation as its template writes it; errors as for `encode`.
@@ -193,6 +203,16 @@ class Tokenizer:
         tokens = (token for text in _PROBES for token in self.encode(text, bos=False))
         whole = (token for token in tokens if not _BYTE.fullmatch(self._tokenizer.id_to_token(token) or ""))
         return next(((token, self.decode([token])) for token in whole), None)
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QuantValueError(
+            "text", f"half a surrogate pair at character {error.start}", "text that UTF-8 can write",
+            "remove it, or decode the text with errors='replace'",
+        ) from error  # fmt: skip
 
 
 def tokenizer_of_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:

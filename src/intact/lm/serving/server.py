@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from intact.errors import MissingExtraError, QuantValueError
+from intact.lm.encoders import TextEncoder
 from intact.lm.language_model import LanguageModel
 from intact.lm.serving.server_limits import ServerAccess, ServerLimits
 
@@ -30,8 +31,8 @@ class ModelServer:
     """
 
     def __init__(
-        self, model: LanguageModel, *, name: str = "model", host: str = "127.0.0.1", port: int = 8000,
-        limits: ServerLimits | None = None, api_key: str = "", metrics_key: str = "",
+        self, model: LanguageModel | TextEncoder, *, name: str = "model", host: str = "127.0.0.1",
+        port: int = 8000, limits: ServerLimits | None = None, api_key: str = "", metrics_key: str = "",
         origins: Sequence[str] = (),
     ) -> None:  # fmt: skip
         try:
@@ -39,11 +40,18 @@ class ModelServer:
             import uvicorn
         except ImportError as error:
             raise MissingExtraError.of("starlette and uvicorn", "serve", "a server") from error
+        from intact.lm.serving.encoder_app import EncoderApp
+        from intact.lm.serving.http_app import HttpApp
         from intact.lm.serving.server_app import ServerApp
 
-        model.require_tokenizer()
         self._limits = limits or ServerLimits()
-        self._app = ServerApp(model, name, self._limits, ServerAccess(api_key, metrics_key, tuple(origins)))
+        access = ServerAccess(api_key, metrics_key, tuple(origins))
+        self._app: HttpApp
+        if isinstance(model, TextEncoder):
+            self._app = EncoderApp(model, name, self._limits, access)
+        else:
+            model.require_tokenizer()
+            self._app = ServerApp(model, name, self._limits, access)
         bounds = self._limits
         config = uvicorn.Config(
             self._app.routes(), http=make_protocol(bounds.read_seconds), log_level="error", access_log=False,
@@ -63,7 +71,7 @@ class ModelServer:
 
     def run(self) -> None:
         """Answer requests until SIGTERM, SIGINT or `stop`; answers that run then get some time to end."""
-        self._app.engine.start()
+        self._app.start()
         try:
             asyncio.run(self._server.serve(sockets=[self._socket]))
         finally:
@@ -75,7 +83,7 @@ class ModelServer:
         self._server.should_exit = True
 
     def _end_late_answers(self) -> None:
-        asyncio.get_running_loop().call_later(self._limits.grace_seconds, self._app.engine.cancel_all)
+        asyncio.get_running_loop().call_later(self._limits.grace_seconds, self._app.cancel_all)
 
 
 def _make_server(base: Any, config: Any, on_shutdown: Any) -> Any:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import sys
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from intact.errors import IntactError
 from intact.lm.chat.chat_prompt import ChatPrompt
@@ -25,114 +17,76 @@ from intact.lm.language_model import LanguageModel
 from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart, Post, VectorJob
 from intact.lm.serving.call_grammars import request_grammar
 from intact.lm.serving.engine_thread import EngineThread, QueueFullError, StoppedError
-from intact.lm.serving.event_stream import EventStream, end_task, wait_for_disconnect
-from intact.lm.serving.protocol_error import ProtocolError, check_model, fault_error
+from intact.lm.serving.event_stream import EventStream
+from intact.lm.serving.http_app import Handler, HttpApp, unless_gone
+from intact.lm.serving.protocol_error import ProtocolError
 from intact.lm.serving.requests import (
     EmbeddingRequest,
     TextRequest,
     parse_chat,
     parse_completion,
     parse_embedding,
-    parse_json,
 )
 from intact.lm.serving.responses import AnswerFormat, embedding_body, usage_record
 from intact.lm.serving.server_limits import ServerAccess, ServerLimits
-from intact.lm.serving.token_endpoints import Metrics, detokenize_body, tokenize_body
+from intact.lm.serving.token_endpoints import detokenize_body, tokenize_body
 from intact.lm.serving.tool_calls import ToolCallStream
 
-_DRAINED = 16  # bodies of so many times the limit are read to their end
 _PREPARERS = 2  # threads that encode prompts and compile grammars; each has a heap of its own
-_Handler = Callable[[Any], Awaitable[Response]]
 
 
-class ServerApp:
-    """Answers requests.
+class ServerApp(HttpApp):
+    """Answers requests to a language model; arguments as of `HttpApp`.
 
     Args:
         model: What is served.
-        name: Of the model, for clients.
-        limits: What one client may have.
-        access: Who may ask.
 
     Attributes:
         engine: The thread that runs the model.
-        metrics: What was done so far.
     """
 
     def __init__(
         self, model: LanguageModel, name: str, limits: ServerLimits, access: ServerAccess | None = None
     ) -> None:
-        self._model, self._name, self._limits = model, name, limits
-        self._access = access or ServerAccess()
-        self._key = self._access.api_key.encode()
+        super().__init__(name, limits, access, _PREPARERS)
+        self._model = model
         self.engine = EngineThread(
             model.new_cache, limits.slots, limits.waiting, limits.chunk, limits.idle_seconds
         )
-        self.metrics = Metrics()
-        self._preparers = ThreadPoolExecutor(_PREPARERS, "intact-lm-prepare")
+
+    @property
+    def is_alive(self) -> bool:
+        """True while the thread runs."""
+        return self.engine.is_alive
+
+    @property
+    def positions(self) -> int | None:
+        """Tokens of a sequence at most."""
+        return self._model.positions
+
+    def sequence_counts(self) -> tuple[int, int]:
+        """Return how many sequences have a slot, and how many wait for one."""
+        return self.engine.running, self.engine.waiting
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.engine.start()
+
+    def cancel_all(self) -> None:
+        """End all answers."""
+        self.engine.cancel_all()
 
     def stop(self) -> None:
         """End all answers and threads."""
         self.engine.stop()
-        self._preparers.shutdown()
+        super().stop()
 
-    def routes(self) -> Starlette:
-        """Return the application."""
-        posts: dict[str, _Handler] = {
+    def posts(self) -> dict[str, Handler]:
+        """Return the handlers of POST requests, by path."""
+        return {
             "/v1/completions": self._complete, "/v1/chat/completions": self._chat,
             "/v1/embeddings": self._embed, "/tokenize": self._tokenize, "/detokenize": self._detokenize,
         }  # fmt: skip
-        gets: dict[str, _Handler] = {
-            "/v1/models": self._models, "/v1/models/{name:path}": self._model_record,
-            "/health": self._health, "/metrics": self._metrics,
-        }  # fmt: skip
-        routes = [
-            Route(path, self._guard(path, handler), methods=[method])
-            for method, handlers in (("POST", posts), ("GET", gets))
-            for path, handler in handlers.items()
-        ]
-        middleware = [] if not self._access.origins else [_cors(self._access.origins)]
-        return Starlette(
-            routes=routes, middleware=middleware, exception_handlers={HTTPException: _http_error}
-        )
-
-    def _guard(self, path: str, handler: _Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Turn every error of a handler into the protocol's, and count the answer."""
-
-        async def answer(request: Request) -> Response:
-            try:
-                self._check_key(request, path)
-                response = await handler(request)
-            except ProtocolError as error:
-                response = _error_response(error)
-            except IntactError as error:
-                response = _error_response(ProtocolError(400, str(error), param=error.where[:80]))
-            except ClientDisconnect:
-                response = Response(status_code=499)  # which nobody reads
-            except Exception:
-                traceback.print_exc(file=sys.stderr)
-                response = _error_response(fault_error())
-            self.metrics.add("intact_requests_total", endpoint=path, status=str(response.status_code))
-            return response
-
-        return answer
-
-    async def _health(self, request: Request) -> Response:
-        status = 200 if self.engine.is_alive else 503
-        return JSONResponse({"status": "ok" if status == 200 else "stopping"}, status)
-
-    async def _metrics(self, request: Request) -> Response:
-        gauges = {
-            "intact_sequences_running": self.engine.running, "intact_sequences_waiting": self.engine.waiting,
-        }  # fmt: skip
-        return PlainTextResponse(self.metrics.render(gauges))
-
-    async def _models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [self._record()]})
-
-    async def _model_record(self, request: Request) -> Response:
-        self._check_model(request.path_params["name"])
-        return JSONResponse(self._record())
 
     async def _complete(self, request: Request) -> Response:
         wanted = parse_completion(await self._read(request), self._limits)
@@ -164,7 +118,7 @@ class ServerApp:
         jobs = await self._run_apart(lambda: self._vector_jobs(wanted, post))
         self._submit(jobs)
         try:
-            await _unless_gone(request, _gather(queue, len(jobs)))
+            await unless_gone(request, _gather(queue, len(jobs)))
         finally:
             _cancel(jobs)
         tokens = sum(len(job.prompt) for job in jobs)
@@ -186,7 +140,7 @@ class ServerApp:
             parts = self._parts(queue, jobs, form, wanted)
             return EventStream(parts, end, self._limits.write_seconds, {})
         try:
-            answers = await _unless_gone(request, _gather(queue, len(jobs)))
+            answers = await unless_gone(request, _gather(queue, len(jobs)))
         finally:
             end()
         return JSONResponse(form.whole(answers, self._usage(jobs, wanted)))
@@ -217,19 +171,6 @@ class ServerApp:
         prompts = sum(len(job.prompt) for job in jobs[:: wanted.answers])
         self.metrics.add("intact_prompt_tokens_total", prompts)
         return usage_record(prompts, sum(job.choice.count for job in jobs))
-
-    async def _run_apart(self, make: Callable[[], list[Any]]) -> list[Any]:
-        """Run what takes long, such as encoding, on another thread."""
-
-        def make_jobs() -> list[Any]:
-            try:
-                return make()
-            except Exception:
-                raise
-            except BaseException as error:  # a panic of Rust's code, in tokenizers and llguidance
-                raise RuntimeError(str(error)) from error
-
-        return await asyncio.get_running_loop().run_in_executor(self._preparers, make_jobs)
 
     def _answer_jobs(self, wanted: TextRequest, post: Post) -> list[AnswerJob]:
         model, tokenizer = self._model, self._model.require_tokenizer()
@@ -287,52 +228,6 @@ class ServerApp:
         except StoppedError:
             raise _stop_error() from None
 
-    async def _read(self, request: Request) -> Any:
-        """Return the JSON of a body.
-
-        What is too long is dropped, and read on for a while: many clients see no answer before they sent all.
-        """
-        most, size, body = self._limits.body_bytes, 0, bytearray()
-        try:
-            async with asyncio.timeout(self._limits.read_seconds):
-                async for part in request.stream():
-                    size += len(part)
-                    body = body if size <= most else bytearray()
-                    body += part if size <= most else b""
-                    if size > _DRAINED * most:
-                        break
-        except TimeoutError:
-            late = ProtocolError(408, "the body took too long", headers={"connection": "close"})
-            raise late from None
-        if size > most:
-            closing = {"connection": "close"} if size > _DRAINED * most else {}
-            message = f"the body has more than {most} bytes"
-            raise ProtocolError(413, message, code="body_too_large", headers=closing)
-        return parse_json(bytes(body))
-
-    def _record(self) -> dict[str, Any]:
-        return {
-            "id": self._name, "object": "model", "created": 0, "owned_by": "intact",
-            "max_model_len": self._model.positions,
-        }  # fmt: skip
-
-    def _check_model(self, name: str) -> None:
-        check_model(name, self._name)
-
-    def _check_key(self, request: Request, path: str) -> None:
-        key = {"/health": b"", "/metrics": self._access.metrics_key.encode()}.get(path, self._key)
-        sent = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
-        if key and not hmac.compare_digest(sent, key):
-            raise ProtocolError(401, "the API key is missing or wrong", code="invalid_api_key")
-
-
-def _cors(origins: Sequence[str]) -> Middleware:
-    """Let pages of these origins ask."""
-    return Middleware(
-        CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST"], allow_headers=["*"],
-        max_age=3600,
-    )  # fmt: skip
-
 
 def _piece_queue() -> tuple[asyncio.Queue[AnswerPart], Post]:
     """Return a queue, and a function by which another thread puts parts into it."""
@@ -357,20 +252,6 @@ async def _gather(queue: asyncio.Queue[AnswerPart], count: int) -> list[list[Ans
     return answers
 
 
-async def _unless_gone(request: Request, work: Any) -> Any:
-    """Return what a coroutine returns; it is cancelled when the client leaves."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(wait_for_disconnect(request.receive))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return task.result()
-    finally:
-        await end_task(gone)
-        await end_task(task)
-
-
 def _raise_error(piece: AnswerPart) -> None:
     """Raise what ended an answer before its end."""
     if isinstance(piece.error, StoppedError):
@@ -389,13 +270,3 @@ def _stop_error() -> ProtocolError:
 def _cancel(jobs: Sequence[AnswerJob | VectorJob]) -> None:
     for job in jobs:
         job.is_cancelled = True
-
-
-def _error_response(error: ProtocolError) -> Response:
-    return JSONResponse(error.body(), error.status, error.headers)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """Return errors of paths and methods in the protocol's form."""
-    assert isinstance(error, HTTPException)
-    return _error_response(ProtocolError(error.status_code, str(error.detail)))

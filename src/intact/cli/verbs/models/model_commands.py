@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from intact import lm
 from intact.cli.printing import say, show_json, show_table
 from intact.cli.shared_options import AsJson, check_thread_count
+from intact.errors import QuantValueError
 from intact.processes import untrusted_files
 
 Accept = Annotated[
@@ -189,8 +191,9 @@ def serve(
         Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)
     ] = None,
 ) -> None:
-    """Serve a model to clients of OpenAI's protocol: completions, chat and embeddings.
+    """Serve a model to clients of OpenAI's protocol: completions, chat and embeddings; or rerank.
 
+    A text encoder's ONNX file, or its folder, answers /v1/embeddings, and a reranker's /v1/rerank.
     Requests run together, and each gets the tokens that `intact lm run` gives with the same seed. On
     SIGTERM the server stops when its answers are complete.
 
@@ -206,16 +209,46 @@ def serve(
         idle_seconds=idle,
     )  # fmt: skip
     with untrusted_files(untrusted):
-        loaded = lm.load(
-            model, weights=weights, positions=positions, threads=threads, tokenizer=tokenizer, cache=cache,
-            accept=accept or (),
-        )  # fmt: skip
-    real = Path(os.path.realpath(model))
-    shown = name or (real.stem if model.is_file() else real.name)
+        loaded = _load_for_clients(
+            model,
+            threads,
+            accept or (),
+            weights=weights,
+            positions=positions,
+            tokenizer=tokenizer,
+            cache=cache,
+        )
     server = ModelServer(
-        loaded, name=shown, host=host, port=port, limits=limits, api_key=api_key, metrics_key=metrics_key,
-        origins=cors or (),
+        loaded, name=name or _name_of(model), host=host, port=port, limits=limits, api_key=api_key,
+        metrics_key=metrics_key, origins=cors or (),
     )  # fmt: skip
-    most = loaded.new_cache().token_bytes * loaded.positions * slots
-    say(f"serving '{shown}' at {server.url}/v1; caches take up to {most / 1e6:,.0f} MB")
+    say(f"serving '{name or _name_of(model)}' at {server.url}/v1; {_answers_of(loaded, slots)}")
     server.run()
+
+
+def _name_of(model: Path) -> str:
+    real = Path(os.path.realpath(model))
+    return real.stem if model.is_file() else real.name
+
+
+def _load_for_clients(
+    model: Path, threads: int | None, accept: Sequence[str], **options: Any
+) -> lm.LanguageModel | lm.TextEncoder:
+    """Return the model of a path; options for models that generate are refused for a text encoder."""
+    if not lm.is_encoder(model):
+        return lm.load(model, threads=threads, accept=accept, **options)
+    for name, value in options.items():
+        if value not in (None, "keep"):
+            raise QuantValueError(
+                f"--{name}", str(value), "none for a text encoder, which runs as its file says",
+                "leave it out; quantize the file first: intact quantize",
+            )  # fmt: skip
+    return lm.load_encoder(model, threads=threads, accept=accept)
+
+
+def _answers_of(model: lm.LanguageModel | lm.TextEncoder, slots: int) -> str:
+    """Return what clients get, or the memory that it takes, in words."""
+    if isinstance(model, lm.TextEncoder):
+        return "scores" if model.is_reranker else "vectors"
+    most = model.new_cache().token_bytes * model.positions * slots
+    return f"caches take up to {most / 1e6:,.0f} MB"
