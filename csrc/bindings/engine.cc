@@ -308,6 +308,8 @@ void bind_engine(nb::module_& m) {
   nb::register_exception_translator(&translate);
   m.attr("NEAR_BYTES") = engine::kNearBytes;
   m.def("native_kinds", &engine::native_kinds);
+  m.def(
+      "step_rules", [](const std::string& kind) { return std::string(engine::rules_text(kind)); }, "kind"_a);
   m.def("place_spans", &place_spans, "spans"_a);
   nb::class_<HostedPlan>(m, "HostedPlan")
       .def(nb::init<const std::string&, nb::object, bool>(), "json"_a, "host"_a, "is_whole"_a)

@@ -75,6 +75,8 @@ struct Rules {
   const Rule* term(std::string_view name) const;
 };
 
+// The text of a kind's rules; "" for none.
+std::string_view rules_text(std::string_view kind);
 // Those of a kind, parsed once; a kind without any has none of each.
 const Rules& rules_of(std::string_view kind);
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
@@ -223,16 +222,19 @@ const Rule* Rules::term(std::string_view name) const {
   return nullptr;
 }
 
+std::string_view rules_text(std::string_view kind) {
+  for (const KindRules& rules : kRules) {
+    if (rules.kind == kind) return rules.text;
+  }
+  return {};
+}
+
 const Rules& rules_of(std::string_view kind) {
   static std::mutex mutex;
-  static std::unordered_map<std::string_view, Rules> parsed;
-  static const Rules none;
-  const auto* const found =
-      std::find_if(std::begin(kRules), std::end(kRules), [&](const KindRules& r) { return r.kind == kind; });
-  if (found == std::end(kRules)) return none;
+  static std::unordered_map<std::string, Rules> parsed;
   const std::lock_guard lock(mutex);
-  const auto [entry, is_new] = parsed.try_emplace(found->kind);
-  if (is_new) entry->second = parse_rules(found->text);
+  const auto [entry, is_new] = parsed.try_emplace(std::string(kind));
+  if (is_new) entry->second = parse_rules(rules_text(kind));
   return entry->second;
 }
 

@@ -17,6 +17,7 @@ from intact.engine.steps.base.rules import PLAN_WORDS, SIZE_WORDS, WORDS, StepRu
 from intact.engine.steps.base.sizes import Sizes
 from intact.engine.steps.base.wiring import Writes, fields_of_kind
 from intact.errors import IntactError, QuantValueError
+from intact.kernels import _native
 
 WITH_RULES = {name: kind for name, kind in KINDS.items() if kind.rules}
 
@@ -48,6 +49,12 @@ def test_rules_say_the_sizes_of_all_outputs_or_of_none(kind: type[Step]) -> None
     subjects = [rule.subject for rule in rules_of(kind).sizes]
     outputs = [entry.name for entry in fields_of_kind(kind) if isinstance(entry.role, Writes)]
     assert subjects in ([], outputs)
+
+
+@pytest.mark.parametrize("name", WITH_RULES)
+def test_native_code_was_built_with_these_rules(name: str) -> None:
+    texts = [vars(record).get("rules", "") for record in reversed(WITH_RULES[name].__mro__)]
+    assert _native.step_rules(name).split() == " ".join(texts).split(), "run `make dev`: the library is old"
 
 
 @pytest.mark.parametrize(
