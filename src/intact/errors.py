@@ -145,5 +145,9 @@ class StaleRangeWarning(UserWarning):
     """A weight has changed since the range that it is quantized with was chosen."""
 
 
+class SecondRoundingWarning(UserWarning):
+    """Codes of a file are rounded to others, which loses more than to keep them."""
+
+
 class NotQuantizedWarning(UserWarning):
     """A model that was to run in int8 has nothing quantized in it, and runs in float."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import json
 
 import numpy as np
 import onnx_ir
 import pytest
-from tests.lm.small_decoders import TOKENS, random_blocks, write_quantized_gguf
+from tests.lm.small_decoders import TOKENS, random_blocks, write_folder, write_quantized_gguf
 
 from intact import lm
+from intact.cli import main
+from intact.errors import SecondRoundingWarning
 from intact.formats import floats_of, open_weights, take_rows
 from intact.formats.ggml_blocks import CODECS
+from intact.lm.saved_folder import SETTINGS
 from intact.numerics import dequantize_blocks
 
 BITS = {
@@ -103,3 +107,29 @@ def test_fused_projections_keep_their_minima():
     weights = random_blocks(np.random.default_rng(0), "Q4_K", 8, 512)
     rows = take_rows(weights, slice(2, 5))
     assert np.array_equal(floats_of(rows), floats_of(weights)[2:5])
+
+
+def test_codes_that_are_rounded_again_give_a_warning(tmp_path):
+    path = write_quantized_gguf(tmp_path / "small.gguf", "Q4_1")
+    assert lm.stored_code_bits(path) == 5.0
+    with pytest.warns(SecondRoundingWarning, match=r"holds codes of 5.00 bits .* int8 .* not smaller"):
+        lm.load(path, weights="int8", threads=1)
+    with pytest.warns(SecondRoundingWarning, match=r"int4 in blocks of 32 has 4.50, which is smaller"):
+        lm.load(path, weights="int4", threads=1)
+    lm.load(path, threads=1)
+
+
+@pytest.mark.parametrize(("options", "weights"), [((), "keep"), (("--weights", "float32"), "float32")])
+def test_the_command_keeps_codes_by_default(options, weights, tmp_path):
+    path, out = write_quantized_gguf(tmp_path / "small.gguf", "Q4_1"), tmp_path / "out"
+    with pytest.raises(SystemExit, match="0"):
+        main(["lm", "quantize", str(path), "-o", str(out), *options])
+    assert json.loads((out / SETTINGS).read_text())["settings"]["weights"] == weights
+
+
+def test_the_command_rounds_floats_to_int4_by_default(tmp_path):
+    folder, out = write_folder("llama", tmp_path / "llama"), tmp_path / "out"
+    assert lm.stored_code_bits(folder) == 0.0
+    with pytest.raises(SystemExit, match="0"):
+        main(["lm", "quantize", str(folder), "-o", str(out), "--block", "16"])
+    assert json.loads((out / SETTINGS).read_text())["settings"]["weights"] == "int4"

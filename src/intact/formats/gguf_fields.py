@@ -63,6 +63,25 @@ class GgufCursor:
         """Return the next unsigned integer of 8 bytes. Errors as for `take`."""
         return int(struct.unpack("<Q", self.take(8))[0])
 
+    def strings(self, count: int) -> list[str]:
+        """Return the next strings. Errors as for `string`."""
+        data, position, end, texts = self.data, self.position, len(self.data), list[str]()
+        read_size = struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            start = position + 8
+            stop = start + read_size(data, position)[0] if start <= end else end + 1
+            if stop > end:
+                self.position = position
+                self.string()  # raises
+            try:
+                texts.append(str(data[start:stop], "utf-8"))
+            except UnicodeDecodeError:
+                self.position = position
+                self.string()  # raises
+            position = stop
+        self.position = position
+        return texts
+
     def string(self) -> str:
         """Return the next string.
 
@@ -185,7 +204,7 @@ def _value(cursor: GgufCursor, number: int) -> Value | list[Value]:
         return _python(cursor, number, 1)[0]
     number = cursor.uint32()
     count = cursor.uint64()
-    return [cursor.string() for _ in range(count)] if number == STRING else _python(cursor, number, count)
+    return cursor.strings(count) if number == STRING else _python(cursor, number, count)
 
 
 def _python(cursor: GgufCursor, number: int, count: int) -> list[Value]:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -112,6 +113,12 @@ class GgufWeights:
     def read(self, name: str) -> Tensor:
         """Return a tensor, as `GgufFile.read`."""
         return self.file.read(name)
+
+    def code_bits(self) -> float:
+        """Return the bits of a weight that has codes, on average with its scales; 0.0 where none has any."""
+        coded = [tensor for tensor in self.file.tensors.values() if tensor.kind.block_size > 1]
+        count = sum(prod(tensor.shape) for tensor in coded)
+        return 8 * sum(tensor.nbytes for tensor in coded) / count if count else 0.0
 
 
 class SafetensorsWeights:

@@ -21,6 +21,7 @@ from intact.lm.encoders import TextEncoder, is_encoder, load_encoder
 from intact.lm.language_model import LanguageModel
 from intact.lm.load_model import describe_model as describe
 from intact.lm.load_model import load_model as load
+from intact.lm.load_model import stored_code_bits
 from intact.lm.model_size import weight_bits, weight_bytes
 from intact.lm.sampling import Sampling
 from intact.lm.saved_folder import keep_verification
@@ -35,6 +36,6 @@ __all__ = [
     "ChatTemplates", "LanguageModel", "LayerLoss", "ModelComparison", "ModelDescription", "Sampling",
     "SequenceCache", "TextEncoder", "TokenGrammar", "Tokenizer", "Verification", "compare_models", "describe",
     "first_flips", "is_encoder", "keep_verification", "layer_losses", "load", "load_encoder", "perplexity",
-    "save", "split_reasoning", "token_windows", "verification_record", "verify", "weight_bits",
-    "weight_bytes",
+    "save", "split_reasoning", "stored_code_bits", "token_windows", "verification_record", "verify",
+    "weight_bits", "weight_bytes",
 ]  # fmt: skip

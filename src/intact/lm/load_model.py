@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from intact.engine import compile as compile_model
-from intact.errors import FileFormatError, QuantValueError, require_path
+from intact.errors import FileFormatError, QuantValueError, SecondRoundingWarning, require_path
+from intact.formats import GgufWeights, open_weights
 from intact.free_memory import tidying
 from intact.lm.chat.chat_templates import ChatTemplates
 from intact.lm.compare_models import cut_windows
@@ -99,6 +101,7 @@ def load_model(
     usual = min(source.config.context, source.config.longest or LONGEST, LONGEST)
     count = usual if positions is None else positions
     _check_choices(activations, text, count)
+    _warn_of_second_rounding(source.path, source.code_bits, weights, block)
     words, templates = _words_and_templates(path, source.metadata, source.description, tokenizer)
     model = _quantized_decoder(
         RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block,
@@ -120,6 +123,36 @@ def load_model(
     if rotate:
         settings["rotate"] = "yes"
     return LanguageModel(engine, count, words, templates, settings, source.description)
+
+
+def _warn_of_second_rounding(path: Path, own: float, weights: str, block: int) -> None:
+    """Warn where a format is asked for although the file has codes: it is larger, or loses more."""
+    digits = weights.lstrip("uint")
+    if not own or weights in ("keep", "float32") or not digits.isdigit():
+        return
+    bits = int(digits) + 16 / max(block, 1)
+    size = "not smaller" if bits >= own else "smaller"
+    warnings.warn(
+        f"'{path}' holds codes of {own:.2f} bits for each weight. {weights} in blocks of {block} has "
+        f"{bits:.2f}, which is {size}, and rounds them a second time: weights='keep' loses less.",
+        SecondRoundingWarning, stacklevel=3,
+    )  # fmt: skip
+
+
+def stored_code_bits(path: str | os.PathLike[str]) -> float:
+    """Return the bits of a weight in the codes of a GGUF file, with scales; 0.0 for other models, and floats.
+
+    Raises:
+        FileFormatError, FileAccessError, UnsupportedError: As `load_model`.
+    """
+    folder = Path(path)
+    if (folder / SETTINGS).is_file() or _exported_file(folder) is not None:
+        return 0.0
+    from intact.lm.description.foreign_paths import refuse_foreign
+
+    refuse_foreign(folder)
+    files = open_weights(folder)
+    return files.code_bits() if isinstance(files, GgufWeights) else 0.0
 
 
 def _check_choices(activations: str, text: str | None, positions: int) -> None:

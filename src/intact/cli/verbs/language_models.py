@@ -57,7 +57,13 @@ def quantize(
     out: Annotated[
         Path, typer.Option("-o", "--out", help="The folder to write.", callback=check_output_path)
     ],
-    weights: Weights = "int4",
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="keep, float32, int8, int4 or uint4. By default a GGUF file with codes keeps them, unless a "
+            "text or a budget is given, and other weights become int4."
+        ),
+    ] = None,
     head: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +95,8 @@ def quantize(
 ) -> None:
     """Quantize a language model, and write a folder that opens at once.
 
-    Weights get codes in blocks, activations int8 codes in blocks of the same size while the model runs. With
+    Weights get codes in blocks, or keep those of a GGUF file; activations get int8 codes in blocks while the
+    model runs. With
     `--text` 4 bits lose a fifth as much, after some minutes of work. Under a budget layers get 2 to 8 bits,
     more where answers lose most without them.
 
@@ -100,6 +107,9 @@ def quantize(
     - `intact lm quantize Qwen3-0.6B --weights int8 -o folder`
     """
     begin = perf_counter()
+    if weights is None:
+        is_chosen = (text, bits_budget, time_budget) != (None, None, None) or rotate
+        weights = "keep" if not is_chosen and lm.stored_code_bits(model) else "int4"
     if head is None and bits_budget is None and time_budget is None:
         head = "keep" if weights == "keep" else "int8"
     loaded = lm.load(

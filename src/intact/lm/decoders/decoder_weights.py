@@ -97,6 +97,7 @@ class DecoderWeights:
         description: What the files say of the model.
         config: What the model is.
         metadata: What a GGUF file says beside; empty for a folder.
+        code_bits: Of a weight in the codes of a GGUF file; 0.0 where it has none.
 
     Raises:
         FileFormatError, UnsupportedError, FileAccessError: As `open_weights`, and for other families.
@@ -113,7 +114,9 @@ class DecoderWeights:
             self._files = open_weights(source, accepted)
         names = frozenset(self._files.names)
         self.metadata: dict[str, Any] = {}
+        self.code_bits = 0.0
         if isinstance(self._files, GgufWeights):
+            self.code_bits = self._files.code_bits()
             self.metadata = {name: field.value for name, field in self._files.file.metadata.items()}
         with wrong_values(str(self.path)):
             self.description = read_description(self._files, self.path, accepted)
