@@ -7,6 +7,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+_LATENT = {
+    "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 16,
+    "num_key_value_heads": 4,
+}  # fmt: skip
 FAMILIES = {
     "Llama": {}, "Mistral": {"sliding_window": 8}, "Qwen2": {}, "Qwen3": {"head_dim": 16}, "SmolLM3": {},
     "Phi3": {}, "Granite": {}, "Gemma": {"head_dim": 16}, "Gemma2": {"head_dim": 16, "sliding_window": 8},
@@ -24,7 +28,8 @@ FAMILIES = {
     "GraniteMoeShared": {"shared_intermediate_size": 24}, "Ernie4_5_Moe": {"moe_num_experts": 4, "moe_k": 2},
     "HunYuanMoEV1": {"head_dim": 16, "moe_topk": 2}, "Glm4Moe": {"head_dim": 16}, "Dots1": {},
     "SolarOpen": {"head_dim": 16}, "HYV3": {"head_dim": 16}, "ExaoneMoe": {"sliding_window": 8},
-    "MiniMaxM2": {"head_dim": 16},
+    "MiniMaxM2": {"head_dim": 16}, "Youtu": _LATENT, "DeepseekV2": _LATENT,
+    "DeepseekV3": _LATENT | {"topk_group": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
 """Names of configuration classes without "Config", and settings that keep a small model legal."""
 COMMON = {

@@ -30,6 +30,11 @@ LONGROPE = {
     "rope_type": "longrope", "short_factor": [1.0, 2.0, 3.0, 4.0], "long_factor": [2.0, 3.0, 4.0, 5.0],
 }  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+LATENT = {
+    "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 16,
+    "num_key_value_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+    "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
+}  # fmt: skip
 GEMMA = {"head_dim": 16, "sliding_window": 8, "tie_word_embeddings": True}
 CASES = {
     "llama": ("Llama", {}),
@@ -77,6 +82,8 @@ CASES = {
     "granitemoe": ("GraniteMoeShared", {"num_local_experts": 4, "shared_intermediate_size": 24}),
     "glm4_moe": ("Glm4Moe", {"num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_routed_experts": 4,
                              "n_group": 2, "head_dim": 16}),
+    "deepseek_v2": ("DeepseekV2", {**LATENT, "q_lora_rank": None}),
+    "deepseek_v3": ("DeepseekV3", {**LATENT, "rope_scaling": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}}),
     "ernie4_5_moe": ("Ernie4_5_Moe", {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16,
                                       "tie_word_embeddings": True}),
 }  # fmt: skip
@@ -103,6 +110,7 @@ def main() -> None:
         with torch.no_grad():
             logits[family] = model.float().eval()(torch.tensor(TOKENS)[None]).logits[0].numpy()
         fields = {key: value for key, value in config.to_diff_dict().items() if value is not None}
+        fields |= {key: None for key, value in settings.items() if value is None}
         fields |= {"model_type": config.model_type, "tie_word_embeddings": config.tie_word_embeddings}
         records[family] = {"config": {**common, **fields}, "tensors": shapes}
     (FOLDER / "families.json").write_text(json.dumps(records, indent=1, sort_keys=True) + "\n")

@@ -20,7 +20,9 @@ _EXPERT_FIELDS = {
     "moe_k", "moe_layer_end_index", "moe_layer_interval", "moe_layer_start_index", "moe_num_experts",
     "moe_num_shared_experts", "moe_topk", "n_group", "n_routed_experts", "n_shared_experts", "norm_topk_prob",
     "num_experts", "num_experts_per_tok", "num_local_experts", "num_shared_experts", "routed_scaling_factor",
-    "router_scaling_factor", "shared_expert_intermediate_size", "shared_intermediate_size", "topk_group",
+    "router_scaling_factor", "q_lora_rank", "kv_lora_rank",
+    "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+    "shared_expert_intermediate_size", "shared_intermediate_size", "topk_group",
 }  # fmt: skip
 _SHARE = 8
 """One of so many configurations is tried here; `python -m tests.lm.config_sweep` tries all."""

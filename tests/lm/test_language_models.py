@@ -103,7 +103,18 @@ def test_chunks_batches_threads_and_room_change_no_bit(folder, model):
 
 
 @pytest.mark.parametrize(
-    "family", ["cohere2", "stablelm", "phi3-longrope", "opt", "nanochat", "mixtral", "granitemoe", "glm4_moe"]
+    "family",
+    [
+        "cohere2",
+        "stablelm",
+        "phi3-longrope",
+        "opt",
+        "nanochat",
+        "mixtral",
+        "granitemoe",
+        "glm4_moe",
+        "deepseek_v3",
+    ],
 )
 def test_no_family_depends_on_chunks_batches_or_threads(family, tmp_path):
     folder = write_folder(family, tmp_path / family)

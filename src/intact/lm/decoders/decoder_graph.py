@@ -159,7 +159,7 @@ class _Decoder:
 
     def _attention(self, layer: int, rows: str) -> str:
         config = self._config
-        q, k, v = (self._product(role, layer, rows) for role in "qkv")
+        q, k, v = self._projections(layer, rows)
         if config.clip:
             q, k, v = (self._clip(x) for x in (q, k, v))
         rotates = not config.learned_positions and layer not in config.unrotated
@@ -186,6 +186,27 @@ class _Decoder:
         if config.inner_norms:
             y = self._norm(y, "o_norm", layer)
         return self._product("o", layer, y)
+
+    def _projections(self, layer: int, rows: str) -> list[str]:
+        """Return queries, keys and values, [batch, tokens, heads * size]."""
+        latent, write = self._config.latent, self._write
+        if latent is None:
+            return [self._product(role, layer, rows) for role in "qkv"]
+        if latent.q_rank:
+            short = self._norm(self._product("q_a", layer, rows), "q_a_norm", layer, epsilon=latent.epsilon)
+            q = self._product("q_b", layer, short)
+        else:
+            q = self._product("q", layer, rows)
+        short = self._norm(self._product("kv_a", layer, rows), "kv_a_norm", layer, epsilon=latent.epsilon)
+        heads, name = self._config.heads, f"{layer}.k"
+        plain = self._product("k_plain", layer, short)
+        plain = write.node("Reshape", [plain, write.sizes(0, 0, heads, -1)], f"{name}.plain.heads")
+        rotated = self._product("k_rotated", layer, rows)
+        rotated = write.node("Reshape", [rotated, write.sizes(0, 0, 1, -1)], f"{name}.rotated.head")
+        rotated = write.node("Expand", [rotated, write.sizes(1, 1, heads, 1)], f"{name}.rotated.heads")
+        k = write.node("Concat", [rotated, plain], f"{name}.heads", axis=-1)
+        k = write.node("Reshape", [k, write.sizes(0, 0, -1)], name)
+        return [q, k, self._product("v", layer, short)]
 
     def _clip(self, x: str) -> str:
         bounds = [
@@ -287,8 +308,9 @@ class _Decoder:
             self._write.node("Add", [product, bias], y)
         return y
 
-    def _norm(self, x: str, role: str, layer: int | None, y: str = "") -> str:
+    def _norm(self, x: str, role: str, layer: int | None, y: str = "", epsilon: float | None = None) -> str:
         y, config = y or (role if layer is None else f"{layer}.{role}"), self._config
+        epsilon = config.epsilon if epsilon is None else epsilon
         is_qk = role in ("q_norm", "k_norm")
         weight = np.ones(config.head_size if is_qk else config.hidden, np.float32)
         if config.has_norm_weights:
@@ -303,12 +325,12 @@ class _Decoder:
             bias = self._weights.vector(role, layer or 0, "bias") if has_bias else np.zeros_like(weight)
             bias = self._composer.constant(f"{y}.bias", bias if own is None else np.zeros_like(own[0]))
             self._composer.node(
-                "LayerNormalization", [x, scale, bias], [normed], name=normed, axis=-1, epsilon=config.epsilon
+                "LayerNormalization", [x, scale, bias], [normed], name=normed, axis=-1, epsilon=epsilon
             )
         else:
             self._composer.node(
                 "SimplifiedLayerNormalization", [x, scale], [normed], name=normed, axis=-1,
-                epsilon=config.epsilon,
+                epsilon=epsilon,
             )  # fmt: skip
         if own is not None:
             self._write.node("Mul", [normed, self._composer.constant(f"{y}.own", own)], y)

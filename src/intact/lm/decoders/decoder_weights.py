@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.formats import GgufWeights, WeightFiles, floats_of, join_rows, open_weights, take_rows
+from intact.lm.decoders.latent_weights import LATENT_ROLES, latent_source, latent_weight
 from intact.lm.decoders.module_weights import ModuleWeights, is_module
 from intact.lm.description.decoder_config import DecoderConfig, wrong_values
 from intact.lm.description.families import FAMILIES
@@ -39,6 +40,11 @@ _HUGGING_FACE = {
     "shared_up": "model.layers.{}.mlp.shared_experts.up_proj",
     "shared_down": "model.layers.{}.mlp.shared_experts.down_proj",
     "shared_scale": "model.layers.{}.mlp.shared_expert_gate",
+    "q_a": "model.layers.{}.self_attn.q_a_proj", "q_a_norm": "model.layers.{}.self_attn.q_a_layernorm",
+    "q_b": "model.layers.{}.self_attn.q_b_proj",
+    "kv_a": "model.layers.{}.self_attn.kv_a_proj_with_mqa",
+    "kv_a_norm": "model.layers.{}.self_attn.kv_a_layernorm",
+    "kv_b": "model.layers.{}.self_attn.kv_b_proj",
 }  # fmt: skip
 _POST_NORMS = {
     "post_attention_norm": "model.layers.{}.post_attention_layernorm",
@@ -153,6 +159,10 @@ class DecoderWeights:
         Raises:
             FileFormatError: It is not there, or has another shape.
         """
+        if self.config.latent is not None and role in LATENT_ROLES:
+            source, shape = latent_source(self.config, role)
+            name = f"{self._names[source].format(layer)}.weight"
+            return latent_weight(self.config, role, self._tensor(name, shape))
         tensor = self._read(role, layer, "weight")
         return tensor if isinstance(tensor, BlockWeights) else np.asarray(tensor, np.float32)
 
@@ -211,6 +221,8 @@ class DecoderWeights:
             FileFormatError: There is none although the configuration says so.
             UnsupportedError: There is one that the configuration rules out, and it is not zero.
         """
+        if self.config.latent is not None and role in LATENT_ROLES:
+            role = latent_source(self.config, role)[0]
         name = self._name_of(role, layer, "bias")[0]
         is_stored, biases = name in self._stored, self.config.biases
         if biases is None or is_stored == (role in biases):
@@ -371,4 +383,6 @@ def _shape_of(config: DecoderConfig, role: str, part: str) -> tuple[int, ...]:
         heads = config.heads if role == "q_norm" else config.kv_heads
         kinds = {"whole": (heads * config.head_size,), "heads": (heads, config.head_size)}
         return kinds.get(config.qk_norm, (config.head_size,))
+    if config.latent is not None and role in ("q_a_norm", "kv_a_norm"):
+        return (config.latent.q_rank if role == "q_a_norm" else config.latent.kv_rank,)
     return {"o_norm": (q,), "down_norm": (config.inner,)}.get(role, (config.hidden,))

@@ -39,7 +39,7 @@ class RotatedWeights:
     def __init__(self, weights: DecoderWeights, seed: int = 0) -> None:
         config = weights.config
         fits = config.norms == "before" and config.has_norm_weights and not config.inner_norms
-        if config.is_layer_norm or config.learned_positions or not fits or config.experts:
+        if config.is_layer_norm or config.learned_positions or not fits or config.experts or config.latent:
             raise UnsupportedError(
                 str(weights.path), f"a '{config.family}', whose norms do not let a rotation through",
                 "norms by the root of the mean square, in front of layers alone", "leave the rotation out",

@@ -11,12 +11,12 @@ import numpy as np
 from intact.errors import UnsupportedError
 from intact.formats import MetadataFields
 from intact.graph import ops
-from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig, Experts
-from intact.lm.description.expert_fields import read_experts
+from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig, Experts, LatentAttention
+from intact.lm.description.expert_fields import read_experts, read_latent
 from intact.lm.description.families import FAMILIES
 from intact.lm.description.families.config_fields import FIXED, HARMLESS, SYNONYMS
 from intact.lm.description.families.decoder_family import DecoderFamily
-from intact.lm.description.rope_fields import FULL, ROPE_FIELDS, SLIDING, RotaryReader
+from intact.lm.description.rope_fields import FULL, ROPE_FIELDS, SLIDING, RotaryReader, yarn_strength
 from intact.lm.description.rotary_embedding import RotaryEmbedding
 
 _FUNCTIONS: Mapping[str, str] = {
@@ -81,23 +81,25 @@ class _ConfigReader:
         self._check_class()
         layers = self._integer("num_hidden_layers", most=MOST_LAYERS)
         hidden, heads = self._integer("hidden_size"), self._integer("num_attention_heads")
-        head_size = self._integer("head_dim", hidden // max(heads, 1))
+        latent = read_latent(self._fields, family)
+        head_size = self._integer("head_dim", hidden // max(heads, 1)) if latent is None else latent.head_size
         window, windowed = self._windows(layers)
-        rotary, local, longest = self._rotaries(head_size)
+        rotary, local, longest = self._rotaries(head_size if latent is None else latent.rotated)
         kv_heads, qkv_order = self._kv_heads(heads)
         config = DecoderConfig(
             family=family.name, layers=layers, hidden=hidden, inner=self._inner(hidden),
             vocabulary=self._integer("vocab_size"), heads=heads, kv_heads=kv_heads, head_size=head_size,
             context=min(self._integer("max_position_embeddings", most=_LONGEST), _SIZE), longest=longest,
             epsilon=self._number("rms_norm_eps", family.epsilon), rotary=rotary, local_rotary=local,
-            interleaved=family.interleaved, unrotated=self._layers_without_rotation(layers, windowed),
+            interleaved=self._flag("rope_interleave", family.interleaved),
+            unrotated=self._layers_without_rotation(layers, windowed),
             tied=self._flag("tie_word_embeddings", False), window=window, windowed=windowed,
             norms=self._norms(), qk_norm=self._qk_norm(), norm_offset=family.norm_offset,
-            activation=self._activation(), attention_scale=self._scale(head_size),
+            activation=self._activation(), attention_scale=self._scale(head_size) * self._strength(latent),
             embedding_scale=self._embedding_scale(hidden), attention_cap=self._cap("attn_logit_softcapping"),
             logit_cap=self._cap("final_logit_softcapping"), clip=self._cap("clip_qkv"),
             logit_divisor=self._logit_divisor(), residual_scale=self._number("residual_multiplier", 1.0),
-            biases=self._biases(), qkv_order=qkv_order, experts=self._experts(layers),
+            biases=self._biases(), qkv_order=qkv_order, experts=self._experts(layers), latent=latent,
             **{name: getattr(family, name) for name in _TAKEN_OVER},
         )  # fmt: skip
         self._check_synonyms()
@@ -155,6 +157,20 @@ class _ConfigReader:
             if key in self._family.defaults:
                 return self._family.qk_norm if self._flag(key, False) else ""
         return self._family.qk_norm
+
+    def _strength(self, latent: LatentAttention | None) -> float:
+        """Return what YaRN multiplies the scores of attention with latent keys by."""
+        inner = self._fields.peek("rope_parameters") or self._fields.peek("rope_scaling")
+        if (
+            latent is None
+            or not isinstance(inner, Mapping)
+            or inner.get("rope_type", inner.get("type")) != "yarn"
+        ):
+            return 1.0
+        scale, factor = inner.get("mscale_all_dim") or 0.0, inner.get("factor")
+        if not isinstance(factor, int | float):
+            raise self._fields.error("rope_parameters", "a factor")
+        return yarn_strength(factor, scale) ** 2
 
     def _experts(self, layers: int) -> Experts | None:
         """Return the experts; None where no layer has any."""
@@ -309,11 +325,11 @@ class _ConfigReader:
                 fields.require(key, ([FULL] * layers,), _WITHOUT)
             return 0, frozenset()
         size = fields.take("sliding_window", defaults["sliding_window"])
-        size = (
-            0
-            if size is None
-            else fields.integer("sliding_window", defaults["sliding_window"], least=int(may_slide))
-        )
+        size = 0 if size is None else fields.integer("sliding_window", defaults["sliding_window"])
+        if may_slide and not size and fields.peek("sliding_window") is not None:
+            raise fields.contradiction(
+                "sliding_window", "use_sliding_window is true", "a window, or none used"
+            )
         size = min(size, _SIZE) if may_slide else 0
         usual = self._usual_windows(layers, size)
         if not self._has("layer_types", [FULL] * layers):

@@ -47,6 +47,32 @@ class Experts:
 
 
 @dataclass(frozen=True)
+class LatentAttention:
+    """Queries, and keys with values, that are made of shorter vectors.
+
+    Attributes:
+        q_rank, kv_rank: Lengths of these; 0 for queries that are made at once.
+        plain, rotated: Channels of a head that do not rotate, and that do; keys share the latter.
+        value: Channels of a value.
+        epsilon: Of the norms of the shorter vectors.
+
+    Source: "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model".
+    """
+
+    q_rank: int
+    kv_rank: int
+    plain: int
+    rotated: int
+    value: int
+    epsilon: float = 1e-6
+
+    @property
+    def head_size(self) -> int:
+        """Channels of a query and a key."""
+        return self.plain + self.rotated
+
+
+@dataclass(frozen=True)
 class DecoderConfig:
     """Sizes and variants of a decoder.
 
@@ -88,6 +114,7 @@ class DecoderConfig:
         longest: Positions for which all of this holds; 0: all.
         qkv_order: See `DecoderFamily`.
         experts: Of layers that have them in place of an MLP.
+        latent: How queries, keys and values are made of shorter vectors; None: they are not.
         biases: Roles of layers with a bias; None: the tensors of the file decide.
     """
 
@@ -132,6 +159,7 @@ class DecoderConfig:
     longest: int = 0
     qkv_order: str = "parts"
     experts: Experts | None = None
+    latent: LatentAttention | None = None
     biases: frozenset[str] | None = None
 
     def check(self, where: str) -> DecoderConfig:

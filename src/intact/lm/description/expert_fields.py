@@ -1,12 +1,12 @@
-"""Reads the fields of config.json that say what experts a decoder has."""
+"""Reads the fields of config.json that say what experts a decoder has, or latent attention."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from intact.formats import MetadataFields
-from intact.lm.description.decoder_config import Experts
-from intact.lm.description.families.decoder_family import ExpertFamily
+from intact.lm.description.decoder_config import Experts, LatentAttention
+from intact.lm.description.families.decoder_family import DecoderFamily, ExpertFamily
 
 _DENSE, _SPARSE = "dense", "sparse"
 
@@ -26,6 +26,33 @@ def read_experts(
         FileFormatError: A field is missing, of another kind, or contradicts another one.
     """
     return _ExpertReader(fields, family).read(layers, width)
+
+
+def read_latent(fields: MetadataFields, family: DecoderFamily) -> LatentAttention | None:
+    """Read how queries, keys and values are made of shorter vectors; None where a family has none.
+
+    Raises:
+        FileFormatError: A field is missing, of another kind, or contradicts another one.
+        UnsupportedError: Values are longer than keys.
+    """
+    usual = family.latent
+    if usual is None:
+        return None
+    sizes = {
+        key: fields.integer(key, usual[key], least=1, most=2**20)
+        for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    }
+    q_rank = fields.take("q_lora_rank", usual["q_lora_rank"])
+    if q_rank is not None:
+        q_rank = fields.integer("q_lora_rank", usual["q_lora_rank"], least=1, most=2**20)
+    latent = LatentAttention(
+        q_rank or 0, sizes["kv_lora_rank"], sizes["qk_nope_head_dim"], sizes["qk_rope_head_dim"],
+        sizes["v_head_dim"],
+    )  # fmt: skip
+    if latent.value > latent.head_size:
+        fields.refuse("v_head_dim", f"at most {latent.head_size}, as keys have")
+    fields.harmless(dict.fromkeys(("qk_head_dim", "head_dim"), "transformers works them out"))
+    return latent
 
 
 class _ExpertReader:

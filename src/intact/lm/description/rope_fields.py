@@ -21,7 +21,7 @@ ROPE_FIELDS = (
 _KINDS = ("default", "linear", "llama3", "yarn", "longrope", "dynamic")
 
 
-def _strength(factor: float, scale: float) -> float:
+def yarn_strength(factor: float, scale: float) -> float:
     """Return YaRN's factor of scores."""
     return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
 
@@ -137,9 +137,9 @@ class RotaryReader:
         if "attention_factor" in inner:
             gain = inner.number("attention_factor")
         elif all(strengths):
-            gain = _strength(factor, strengths[0]) / _strength(factor, strengths[1])
+            gain = yarn_strength(factor, strengths[0]) / yarn_strength(factor, strengths[1])
         else:
-            gain = _strength(factor, 1.0)
+            gain = yarn_strength(factor, 1.0)
         fast, slow = inner.number("beta_fast", 32.0) or 32.0, inner.number("beta_slow", 1.0) or 1.0
         ramp = yarn_ramp(rotary.base, rotary.pairs, trained, fast, slow, inner.flag("truncate", True))
         return replace(rotary, kind="yarn", factor=factor, trained=trained, ramp=ramp, gain=gain)

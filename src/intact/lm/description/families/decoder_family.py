@@ -71,6 +71,7 @@ class DecoderFamily:
         window_period: Every so many layers one has no window; 0: `layer_types` or all.
         window_offset: The first layer of those without a window.
         experts: Of layers with experts.
+        latent: Values that transformers takes for the fields of latent attention; None: it has none.
         qkv_order: Rows of a tensor that holds queries, keys and values: "parts", one after the other;
             "groups", for each head of keys its queries, key and value; "quarters", four times queries, values
             and keys.
@@ -118,5 +119,6 @@ class DecoderFamily:
     window_period: int = 0
     window_offset: int = -1
     experts: ExpertFamily | None = None
+    latent: Mapping[str, int] | None = None
     qkv_order: str = "parts"
     turned: bool = False

@@ -259,9 +259,9 @@ DENSE_FAMILIES = (
         "cohere2", "Cohere2", PLAIN | SLIDING | {
             "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
             "tie_word_embeddings": True, "attention_bias": False, "logit_scale": 0.0625,
-            "sliding_window_pattern": 4,
+            "sliding_window_pattern": 4, "head_dim": None,
         }, own_names=_LAYER_EPS, is_layer_norm=True, has_norm_biases=False, norms="shared",
-        interleaved=True, unrotated="full", window_period=4, unread=("head_dim",),
+        interleaved=True, unrotated="full", window_period=4,
     ),
     DecoderFamily(
         "olmo", "Olmo", replace_fields(PLAIN, "rms_norm_eps") | {"attention_bias": False, "clip_qkv": None},

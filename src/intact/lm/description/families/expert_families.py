@@ -40,7 +40,55 @@ _SIGMOID: dict[str, Any] = {
     "scale": "routed_scaling_factor", "has_groups": True, "shared": "n_shared_experts",
 }  # fmt: skip
 
+_LATENT = {
+    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}  # fmt: skip
+_LATENT_FIELDS = PLAIN | {"rope_interleave": True}
+
 EXPERT_FAMILIES = (
+    DecoderFamily(
+        "youtu", "Youtu", _LATENT_FIELDS | {
+            "max_position_embeddings": 131072, "num_key_value_heads": 16, "tie_word_embeddings": True,
+        }, unread=("head_dim",), latent=_LATENT,
+    ),
+    DecoderFamily(
+        "deepseek_v3", "DeepseekV3", _LATENT_FIELDS | {
+            "max_position_embeddings": 4096, "num_key_value_heads": 128,
+        }, unread=("head_dim", "num_nextn_predict_layers", "num_mtp_layers"), latent=_LATENT,
+        experts=ExpertFamily(
+            ("n_routed_experts", "num_local_experts"), usual={
+                "n_routed_experts": 256, "n_shared_experts": 1, "n_group": 8, "topk_group": 4,
+                "routed_scaling_factor": 2.5, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
+                "first_k_dense_replace": 3, "norm_topk_prob": True,
+            }, layers="first", **_SIGMOID,
+        ),
+    ),
+    DecoderFamily(
+        "glm4_moe_lite", "Glm4MoeLite", _LATENT_FIELDS | {
+            "max_position_embeddings": 202752, "num_key_value_heads": 20, "rms_norm_eps": 1e-5,
+        }, unread=("head_dim", "num_nextn_predict_layers", "num_mtp_layers"), latent=_LATENT | {
+            "q_lora_rank": 768, "qk_nope_head_dim": 192, "v_head_dim": 256,
+        },
+        experts=ExpertFamily(
+            ("n_routed_experts", "num_local_experts"), usual={
+                "n_routed_experts": 64, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
+                "routed_scaling_factor": 1.8, "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
+                "first_k_dense_replace": 1, "norm_topk_prob": True,
+            }, layers="types", **_SIGMOID,
+        ),
+    ),
+    DecoderFamily(
+        "deepseek_v2", "DeepseekV2", PLAIN, fixed={"topk_method": ("greedy",)}, interleaved=True,
+        unread=("head_dim", "n_group", "topk_group", "norm_topk_prob"), latent=_LATENT,
+        experts=ExpertFamily(
+            ("n_routed_experts", "num_experts"), normalizes=False, scale="routed_scaling_factor",
+            shared="n_shared_experts", layers="first", usual={
+                "n_routed_experts": 64, "n_shared_experts": 2, "routed_scaling_factor": 1.0,
+                "moe_intermediate_size": 1407, "first_k_dense_replace": 0,
+            },
+        ),
+    ),
     DecoderFamily(
         "mixtral", "Mixtral", NO_BIASES | {
             "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
