@@ -281,10 +281,11 @@ class _ConfigReader:
 
     def _biases(self) -> frozenset[str]:
         defaults, roles = self._family.defaults, set(self._family.biases)
+        shared = ("shared_gate", "shared_up", "shared_down") if self._family.experts else ()
         attention = self._family.attention_biases
         fields = (
             ("attention_bias", attention), ("use_qkv_bias", "qkv"), ("attention_out_bias", "o"),
-            ("mlp_bias", ("gate", "up", "down")), ("bias", ("q", "k", "v", "o", "up", "down")),
+            ("mlp_bias", ("gate", "up", "down", *shared)), ("bias", ("q", "k", "v", "o", "up", "down")),
             ("use_bias", ("q", "k", "v", "o", *(("gate",) if self._family.is_gated else ()), "up", "down")),
         )  # fmt: skip
         for key, named in fields:

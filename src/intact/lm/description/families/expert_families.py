@@ -168,8 +168,8 @@ EXPERT_FAMILIES = (
     DecoderFamily(
         "ernie4_5_moe", "Ernie4_5_Moe", PLAIN | {
             "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 4,
-            "tie_word_embeddings": True, "use_bias": False,
-        }, rope_base=5e5, interleaved=True, fixed={"moe_norm_min": (1e-12,)},
+            "tie_word_embeddings": True,
+        }, rope_base=5e5, interleaved=True, fixed={"moe_norm_min": (1e-12,), "use_bias": (False,)},
         tensors={"correction": f"{LAYER}mlp.moe_statics.e_score_correction_bias"},
         experts=ExpertFamily(
             ("moe_num_experts",), "moe_k", has_correction=True, shared="moe_num_shared_experts",
