@@ -88,7 +88,7 @@ LINES = {
     "src/intact/formats": 4_050,
     "src/intact/graph": 18_900,
     "src/intact/kernels": 1_400,
-    "src/intact/lm": 15_950,
+    "src/intact/lm": 16_600,
     "src/intact/numerics": 5_700,
     "src/intact/ort": 4_150,
     "src/intact/placement": 3_350,
