@@ -78,9 +78,9 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
 
 LINES = {
     "benchmarks": 13_000,
-    "csrc": 43_550,
+    "csrc": 43_600,
     "include": 500,
-    "tests": 95_600,
+    "tests": 95_750,
     "src/intact/calib": 2_450,
     "src/intact/checksums": 100,
     "src/intact/cli": 5_050,
