@@ -191,9 +191,9 @@ class DecoderConfig:
             raise FileFormatError(where, got, "sizes that fit each other", "download the model again")
         experts = self.experts
         if experts is not None:
-            sizes = (experts.count, experts.chosen, experts.inner, experts.groups, experts.chosen_groups)
+            numbers = (experts.count, experts.chosen, experts.inner, experts.groups, experts.chosen_groups)
             whole = experts.chosen <= experts.count and experts.chosen_groups <= experts.groups
-            if min(sizes) < 1 or max(sizes) > _MOST_SIZE or not whole or experts.count % experts.groups:
+            if min(numbers) < 1 or max(numbers) > _MOST_SIZE or not whole or experts.count % experts.groups:
                 got = f"{experts.count} experts in {experts.groups} groups, {experts.chosen} for each token"
                 raise FileFormatError(where, got, "sizes that fit each other", "download the model again")
         for rotary in (self.rotary, self.local_rotary):

@@ -93,8 +93,8 @@ class RotaryEmbedding:
             return speeds / np.asarray(self.divisors, np.float64)
         if self.kind == "yarn":
             low, high = self.ramp
-            share = np.clip((np.arange(self.pairs) - low) / (high - low), 0, 1)
-            return speeds * (1 - share + share / self.factor)
+            stretched: _Floats = np.clip((np.arange(self.pairs) - low) / (high - low), 0, 1)
+            return speeds * (1 - stretched + stretched / self.factor)
         if self.kind == "llama3":
             turns = self.trained * speeds / (2 * np.pi)
             share = np.clip((turns - self.low_frequency) / (self.high_frequency - self.low_frequency), 0, 1)
