@@ -110,19 +110,15 @@ def load_model(
     )  # fmt: skip
     narrow_caches(model, cache)
     engine = compile_model(model, threads=threads, backend=backend)
-    settings: dict[str, str | int] = {
+    settings: dict[str, str | int | None] = {
         "family": source.config.family, "weights": weights, "block": block, "cache": cache,
+        "bits_budget": None if bits_budget is None else f"{bits_budget:g}",
+        "time_budget": None if time_budget is None else f"{time_budget:g}",
+        "activations": None if activations == DYNAMIC else activations,
+        "method": None if text is None else method, "rotate": "yes" if rotate else None,
     }  # fmt: skip
-    for name, budget in (("bits_budget", bits_budget), ("time_budget", time_budget)):
-        if budget is not None:
-            settings[name] = f"{budget:g}"
-    if activations != DYNAMIC:
-        settings["activations"] = activations
-    if text is not None:
-        settings["method"] = method
-    if rotate:
-        settings["rotate"] = "yes"
-    return LanguageModel(engine, count, words, templates, settings, source.description)
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    return LanguageModel(engine, count, words, templates, chosen, source.description)
 
 
 def _warn_of_second_rounding(path: Path, own: float, weights: str, block: int) -> None:

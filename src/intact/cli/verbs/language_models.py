@@ -28,6 +28,21 @@ Model = Annotated[
 Weights = Annotated[
     str, typer.Option(help="keep, float32, int8, int4 or uint4; a quantized folder has its own.")
 ]
+NewWeights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        help="keep, float32, int8, int4 or uint4. By default a GGUF file with codes keeps them, unless a text or"
+        " a budget is given, and other weights become int4.",
+    ),
+]
+Head = Annotated[
+    str | None,
+    typer.Option(
+        help="The same for the layer that makes logits: int8, keep where weights are kept, or under a budget"
+        " what it leaves."
+    ),
+]
 Block = Annotated[int, typer.Option(help="Elements that share a scale.", min=16, max=2**16)]
 Threads = Annotated[int | None, typer.Option(help="Of a run.", callback=check_thread_count)]
 Positions = Annotated[
@@ -57,20 +72,8 @@ def quantize(
     out: Annotated[
         Path, typer.Option("-o", "--out", help="The folder to write.", callback=check_output_path)
     ],
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            help="keep, float32, int8, int4 or uint4. By default a GGUF file with codes keeps them, unless a "
-            "text or a budget is given, and other weights become int4."
-        ),
-    ] = None,
-    head: Annotated[
-        str | None,
-        typer.Option(
-            help="The same for the layer that makes logits: int8, keep where weights are kept, or under a "
-            "budget what it leaves."
-        ),
-    ] = None,
+    weights: NewWeights = None,
+    head: Head = None,
     block: Block = 32,
     positions: Positions = None,
     tokenizer: TokenizerFile = None,
@@ -96,9 +99,8 @@ def quantize(
     """Quantize a language model, and write a folder that opens at once.
 
     Weights get codes in blocks, or keep those of a GGUF file; activations get int8 codes in blocks while the
-    model runs. With
-    `--text` 4 bits lose a fifth as much, after some minutes of work. Under a budget layers get 2 to 8 bits,
-    more where answers lose most without them.
+    model runs. With `--text` 4 bits lose a fifth as much, after some minutes of work. Under a budget layers
+    get 2 to 8 bits, more where answers lose most without them.
 
     Examples:
 
