@@ -77,10 +77,10 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
 
 
 LINES = {
-    "benchmarks": 13_000,
+    "benchmarks": 13_150,
     "csrc": 43_600,
     "include": 500,
-    "tests": 95_750,
+    "tests": 95_900,
     "src/intact/calib": 2_450,
     "src/intact/checksums": 100,
     "src/intact/cli": 5_050,
