@@ -32,8 +32,8 @@ NewWeights = Annotated[
     str | None,
     typer.Option(
         "--weights",
-        help="keep, float32, int8, int4 or uint4. By default a GGUF file with codes keeps them, unless a text or"
-        " a budget is given, and other weights become int4.",
+        help="keep, float32, int8, int4 or uint4. By default a GGUF file with codes keeps them, unless a text"
+        " or a budget is given, and other weights become int4.",
     ),
 ]
 Head = Annotated[
