@@ -204,7 +204,7 @@ def _value(cursor: GgufCursor, number: int) -> Value | list[Value]:
         return _python(cursor, number, 1)[0]
     number = cursor.uint32()
     count = cursor.uint64()
-    return cursor.strings(count) if number == STRING else _python(cursor, number, count)
+    return [*cursor.strings(count)] if number == STRING else _python(cursor, number, count)
 
 
 def _python(cursor: GgufCursor, number: int, count: int) -> list[Value]:

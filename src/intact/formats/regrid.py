@@ -265,10 +265,12 @@ def join_rows(parts: Sequence[BlockWeights | NDArray[Any]]) -> BlockWeights | ND
     if not isinstance(first, BlockWeights) or not all(_shares_grid(first, part, names) for part in parts):
         floats = [dequantize_blocks(part) if isinstance(part, BlockWeights) else part for part in parts]
         return np.concatenate([np.asarray(array, np.float32) for array in floats])
-    arrays = {
-        name: [getattr(part, name) for part in parts] for name in names if getattr(first, name) is not None
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in names
+        if getattr(first, name) is not None
     }
-    return replace(first, **{name: np.concatenate(array) for name, array in arrays.items()})
+    return replace(first, **arrays)
 
 
 def _shares_grid(first: BlockWeights, other: Any, names: Sequence[str]) -> bool:

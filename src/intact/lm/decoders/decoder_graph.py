@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from intact.errors import QuantValueError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.formats import floats_of
 from intact.graph.ops import MICROSOFT, VARIANTS
 from intact.lm.decoders.decoder_weights import DecoderWeights
@@ -316,23 +316,25 @@ class _Decoder:
         if config.has_norm_weights:
             weight = self._weights.vector(role, layer or 0) + np.float32(config.norm_offset)
         own = weight if weight.ndim == 2 else None  # weights of its own for each head
-        scale = self._composer.constant(f"{y}.weight", weight if own is None else np.ones_like(own[0]))
+        plain = weight if own is None else np.ones_like(own[0])
+        inputs = [x, self._composer.constant(f"{y}.weight", plain)]
         normed = y if own is None else f"{y}.equal"
+        has_bias = config.has_norm_weights and (config.qk_norm_biases if is_qk else config.has_norm_biases)
         if config.is_layer_norm:
-            has_bias = config.has_norm_weights and (
-                config.qk_norm_biases if is_qk else config.has_norm_biases
-            )
-            bias = self._weights.vector(role, layer or 0, "bias") if has_bias else np.zeros_like(weight)
-            bias = self._composer.constant(f"{y}.bias", bias if own is None else np.zeros_like(own[0]))
-            self._composer.node(
-                "LayerNormalization", [x, scale, bias], [normed], name=normed, axis=-1, epsilon=epsilon
-            )
+            shared = has_bias and own is None
+            bias = self._weights.vector(role, layer or 0, "bias") if shared else np.zeros_like(plain)
+            inputs.append(self._composer.constant(f"{y}.bias", bias))
+            self._composer.node("LayerNormalization", inputs, [normed], name=normed, axis=-1, epsilon=epsilon)
         else:
             self._composer.node(
-                "SimplifiedLayerNormalization", [x, scale], [normed], name=normed, axis=-1,
+                "SimplifiedLayerNormalization", inputs, [normed], name=normed, axis=-1,
                 epsilon=epsilon,
             )  # fmt: skip
         if own is not None:
+            if has_bias:
+                raise UnsupportedError(
+                    role, "biases beside weights for each head", "weights alone", "use torch"
+                )
             self._write.node("Mul", [normed, self._composer.constant(f"{y}.own", own)], y)
         return y
 

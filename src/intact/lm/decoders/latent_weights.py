@@ -40,8 +40,8 @@ def latent_weight(config: DecoderConfig, role: str, weight: Weight) -> Weight:
         rows = np.arange(heads * size).reshape(heads, size)
         return _take(weight, np.concatenate([rows[:, plain:], rows[:, :plain]], 1).reshape(-1))
     if role in ("kv_a", "k_rotated"):
-        rows = np.arange(latent.kv_rank + latent.rotated)
-        return _take(weight, rows[: latent.kv_rank] if role == "kv_a" else rows[latent.kv_rank :])
+        joined = np.arange(latent.kv_rank + latent.rotated)
+        return _take(weight, joined[: latent.kv_rank] if role == "kv_a" else joined[latent.kv_rank :])
     rows = np.arange(heads * (plain + latent.value)).reshape(heads, -1)
     if role == "k_plain":
         return _take(weight, rows[:, :plain].reshape(-1))

@@ -103,10 +103,11 @@ class _ConfigReader:
             **{name: getattr(family, name) for name in _TAKEN_OVER},
         )  # fmt: skip
         self._check_synonyms()
-        for key, values in (FIXED | dict(family.fixed)).items():
+        for key, values in {**FIXED, **family.fixed}.items():
             if key not in family.defaults and not (family.experts and key in family.experts.count):
                 self._fields.require(key, values, _WITHOUT)
-        self._fields.harmless(HARMLESS | dict.fromkeys(family.unread, "transformers does not read it"))
+        unread = dict.fromkeys(family.unread, "transformers does not read it")
+        self._fields.harmless({**HARMLESS, **unread})
         return config.check(self._fields.file)
 
     def _inner(self, hidden: int) -> int:

@@ -8,6 +8,7 @@ large. The codes behind a DequantizeLinear mean the same floats, bit for bit.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def _replace(state: State, value: Value, stored: StoredCodes, names: Namer) -> N
     insert = Inserter(state.model.graph, next(iter(state.model.graph)), names)
     parts = {"codes": stored.codes, "scale": stored.scale, "zero_point": stored.zero_point}
     constants = [insert.constant(f"{value.name}.{name}", part) for name, part in parts.items()]
-    axis = {} if stored.scale.ndim == 0 else {"axis": stored.axis}
+    axis: dict[str, Any] = {} if stored.scale.ndim == 0 else {"axis": stored.axis}
     floats = insert.node(
         "DequantizeLinear", constants, f"{value.name}.floats", dtype=value.dtype, shape=value.shape, **axis
     )
