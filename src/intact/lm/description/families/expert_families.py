@@ -45,17 +45,19 @@ _LATENT = {
     "v_head_dim": 128,
 }  # fmt: skip
 _LATENT_FIELDS = PLAIN | {"rope_interleave": True}
+_NO_BIASES = {"attention_bias": (False,)}
+_UNREAD = ("head_dim", "num_nextn_predict_layers", "num_mtp_layers")
 
 EXPERT_FAMILIES = (
     DecoderFamily(
         "youtu", "Youtu", _LATENT_FIELDS | {
             "max_position_embeddings": 131072, "num_key_value_heads": 16, "tie_word_embeddings": True,
-        }, unread=("head_dim",), latent=_LATENT,
+        }, fixed=_NO_BIASES, unread=("head_dim",), latent=_LATENT,
     ),
     DecoderFamily(
         "deepseek_v3", "DeepseekV3", _LATENT_FIELDS | {
             "max_position_embeddings": 4096, "num_key_value_heads": 128,
-        }, unread=("head_dim", "num_nextn_predict_layers", "num_mtp_layers"), latent=_LATENT,
+        }, fixed=_NO_BIASES, unread=_UNREAD, latent=_LATENT,
         experts=ExpertFamily(
             ("n_routed_experts", "num_local_experts"), usual={
                 "n_routed_experts": 256, "n_shared_experts": 1, "n_group": 8, "topk_group": 4,
@@ -67,7 +69,7 @@ EXPERT_FAMILIES = (
     DecoderFamily(
         "glm4_moe_lite", "Glm4MoeLite", _LATENT_FIELDS | {
             "max_position_embeddings": 202752, "num_key_value_heads": 20, "rms_norm_eps": 1e-5,
-        }, unread=("head_dim", "num_nextn_predict_layers", "num_mtp_layers"), latent=_LATENT | {
+        }, fixed=_NO_BIASES, unread=_UNREAD, latent=_LATENT | {
             "q_lora_rank": 768, "qk_nope_head_dim": 192, "v_head_dim": 256,
         },
         experts=ExpertFamily(
@@ -79,7 +81,8 @@ EXPERT_FAMILIES = (
         ),
     ),
     DecoderFamily(
-        "deepseek_v2", "DeepseekV2", PLAIN, fixed={"topk_method": ("greedy",)}, interleaved=True,
+        "deepseek_v2", "DeepseekV2", PLAIN, interleaved=True,
+        fixed=_NO_BIASES | {"mlp_bias": (False,), "topk_method": ("greedy",)},
         unread=("head_dim", "n_group", "topk_group", "norm_topk_prob"), latent=_LATENT,
         experts=ExpertFamily(
             ("n_routed_experts", "num_experts"), normalizes=False, scale="routed_scaling_factor",
