@@ -262,8 +262,9 @@ class _ConfigReader:
             self._family.name == "gemma" and name == "gelu"
         ):  # as the first files said it, and transformers mends it
             name = "gelu_pytorch_tanh"
-        other = "hidden_act" if key == "hidden_activation" else "hidden_activation"
-        if other in self._fields:
+        for other in ("hidden_act", "hidden_activation"):
+            if other == self._name(key) or other not in self._fields:
+                continue
             stray = self._fields.choice(other, _FUNCTIONS, name)
             is_old_gemma = self._family.name.startswith("gemma") and stray == "gelu"
             if _FUNCTIONS.get(stray) != _FUNCTIONS[name] and not is_old_gemma:
