@@ -86,13 +86,21 @@ class Provider : public OrtEp {
   const std::string context_path_;
 };
 
+// ONNX Runtime takes semantic versions alone, in which "0.3.0.dev0" is "0.3.0-dev0".
+std::string semantic_version(std::string version) {
+  if (const size_t dev = version.find(".dev"); dev != std::string::npos) version[dev] = '-';
+  return version;
+}
+
+const std::string kVersion = semantic_version(intact_version());
+
 class Factory : public OrtEpFactory {
  public:
   explicit Factory(const Api& api) : api_(api) {
     GetName = [](const OrtEpFactory*) noexcept { return kProviderName; };
     GetVendor = [](const OrtEpFactory*) noexcept { return "INTact"; };
     GetVendorId = [](const OrtEpFactory*) noexcept { return uint32_t{0}; };
-    GetVersion = [](const OrtEpFactory*) noexcept { return intact_version(); };
+    GetVersion = [](const OrtEpFactory*) noexcept { return kVersion.c_str(); };
     CreateDataTransfer = [](OrtEpFactory*, OrtDataTransferImpl** transfer) noexcept -> OrtStatus* {
       *transfer = nullptr;  // tensors lie in the memory of the processor
       return nullptr;

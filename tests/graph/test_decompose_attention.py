@@ -246,7 +246,7 @@ def test_quantize_sees_its_products():
     ]
     proto = onnx_model(nodes, ends[:1], ends[1:], weights, opset=23)
     batches = [{"x": np.float32(rng.normal(size=(2, 9, 32)))} for _ in range(4)]
-    quantized = intact.quantize(proto, batches, progress=False)
+    quantized = intact.quantize(proto, batches, float_budget=0, progress=False)
     int8 = {layer["layer"] for layer in quantized.explain() if layer["precision"] == "int8"}
     assert {"mix", "mix.matmul", "project_q"} <= int8
     engine, reference = intact.compile(quantized), intact.compile(quantized, backend="reference")

@@ -280,7 +280,7 @@ def test_the_server_answers_with_vectors(tmp_path: Path) -> None:
     httpx = pytest.importorskip("httpx")
     folder = write_encoder(tmp_path / "encoder")
     encoder = lm.load_encoder(folder, threads=1)
-    with serve(encoder, texts=8) as server, httpx.Client(base_url=server.url, timeout=60) as http:
+    with serve(encoder, texts=8) as server, httpx.Client(base_url=server.url, timeout=600) as http:
         answer = http.post("/v1/embeddings", json={"model": "small", "input": TEXTS}).json()
         vectors = [entry["embedding"] for entry in answer["data"]]
         np.testing.assert_array_equal(np.asarray(vectors, np.float32), encoder.embed(TEXTS))
@@ -300,7 +300,7 @@ def test_the_server_answers_with_scores(tmp_path: Path) -> None:
     httpx = pytest.importorskip("httpx")
     folder = write_encoder(tmp_path / "reranker", "logits", {"modules.json": None})
     encoder = lm.load_encoder(folder, threads=1)
-    with serve(encoder, texts=8) as server, httpx.Client(base_url=server.url, timeout=60) as http:
+    with serve(encoder, texts=8) as server, httpx.Client(base_url=server.url, timeout=600) as http:
         body = {"model": "small", "query": "a b", "documents": [TEXTS[0], {"text": TEXTS[1]}, *TEXTS[2:]]}
         answer = http.post("/v1/rerank", json=body).json()
         scores = encoder.rank("a b", TEXTS)

@@ -11,10 +11,11 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.core.edit import input_of
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
-from intact.graph.ops.attributes import names, take, values
+from intact.graph.ops.attributes import names, take
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene, Stays
 
 _T = ir.DataType
@@ -123,8 +124,9 @@ def _type_of_codes(node: ir.Node, quantizes: bool) -> ir.DataType | None:
     if not quantizes:
         data = node.inputs[0]
         return None if data is None else data.dtype
-    if "output_dtype" in names(node):
-        return _T(int(values(node)["output_dtype"]))
+    stated = ops.QuantizeLinear.of(node).output_dtype
+    if stated:
+        return _T(stated)
     return _T.FLOAT8E4M3FN if "saturate" in names(node) else node.outputs[0].dtype
 
 

@@ -51,6 +51,8 @@ def quantize_static(call_arguments: Mapping[str, Any], target: str) -> None:
     source = model_source(call_arguments["model_input"])
     model = load(source)
     options = {
+        "float_budget": 0.0,
+        "dynamic_ranges": False,  # the script says which types its layers get
         **_formats(notes, call_arguments, extra, target),
         **scope(notes, call_arguments, model, constant_only=bool(extra.get("MatMulConstBOnly"))),
         **_calibration(notes, call_arguments, extra),

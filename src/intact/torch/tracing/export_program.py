@@ -15,7 +15,7 @@ _BATCHED_TENSOR = "fake tensor in the exported program constant's list"
 """The words of torch.export for a batched tensor that meets a parameter."""
 
 
-def export_program(*args: Any, export: Callable[..., Any] = torch.export.export, **options: Any) -> Any:
+def export_program(*args: Any, export: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Return what `torch.export.export` does, with operators on whole batches in place of `torch.vmap`.
 
     Args:
@@ -23,7 +23,7 @@ def export_program(*args: Any, export: Callable[..., Any] = torch.export.export,
         export: torch's function, where its name stands for another one.
     """
     try:
-        program = export(*args, **options)
+        program = (export or torch.export.export)(*args, **options)
     except RuntimeError as error:
         if _BATCHED_TENSOR not in str(error):
             raise
