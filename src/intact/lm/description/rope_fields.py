@@ -54,7 +54,7 @@ class RotaryReader:
             both = set(fields.take("rope_scaling").items()) <= set(fields.take("rope_parameters").items())
             if not both:
                 raise fields.contradiction("rope_scaling", "rope_parameters says otherwise", "one of them")
-        return self._read(inner or old, self._name("rope_theta"), self._family.rope_base)
+        return self._read_rotation(inner or old, self._name("rope_theta"), self._family.rope_base)
 
     def _name(self, key: str) -> str:
         return self._family.own_names.get(key, key)
@@ -69,11 +69,11 @@ class RotaryReader:
         if full is not None and old is not None:
             raise fields.contradiction("rope_scaling", f"rope_parameters.{FULL} says it, too", "one of them")
         return (
-            self._read(full if full is not None else old, "rope_theta", self._family.rope_base),
-            self._read(sliding, *self._family.local_rope),
+            self._read_rotation(full if full is not None else old, "rope_theta", self._family.rope_base),
+            self._read_rotation(sliding, *self._family.local_rope),
         )
 
-    def _read(self, inner: MetadataFields | None, outer_key: str, default: float) -> RotaryEmbedding:
+    def _read_rotation(self, inner: MetadataFields | None, outer_key: str, default: float) -> RotaryEmbedding:
         base = self._common_number(inner, "rope_theta", outer_key, default)
         if base <= 0 or (not self._family.rope_base and inner is None):
             got = f"{outer_key} = {base:g} without rope_parameters"

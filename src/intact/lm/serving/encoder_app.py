@@ -51,7 +51,7 @@ class EncoderApp(HttpApp):
         return {"/v1/embeddings": self._embed, "/v1/rerank": self._rerank, "/rerank": self._rerank}
 
     async def _embed(self, request: Request) -> Response:
-        wanted = parse_embedding(await self._read(request), self._limits)
+        wanted = parse_embedding(await self._read_json(request), self._limits)
         self._check_model(wanted.model)
         size = self._model.size
         if wanted.dimensions not in (None, size):
@@ -65,7 +65,7 @@ class EncoderApp(HttpApp):
         return JSONResponse(embedding_body(self._name, vectors, wanted.is_base64, count))
 
     async def _rerank(self, request: Request) -> Response:
-        wanted = parse_rerank(await self._read(request), self._limits)
+        wanted = parse_rerank(await self._read_json(request), self._limits)
         self._check_model(wanted.model)
 
         def score(text: str) -> tuple[Any, int]:

@@ -144,7 +144,7 @@ class HttpApp:
 
         return await asyncio.get_running_loop().run_in_executor(self.preparers, make_jobs)
 
-    async def _read(self, request: Request) -> Any:
+    async def _read_json(self, request: Request) -> Any:
         """Return the JSON of a body.
 
         What is too long is dropped, and read on for a while: many clients see no answer before they sent all.

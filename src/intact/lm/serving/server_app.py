@@ -89,27 +89,27 @@ class ServerApp(HttpApp):
         }  # fmt: skip
 
     async def _complete(self, request: Request) -> Response:
-        wanted = parse_completion(await self._read(request), self._limits)
+        wanted = parse_completion(await self._read_json(request), self._limits)
         self._check_model(wanted.model)
         return await self._answer(request, wanted, is_chat=False)
 
     async def _chat(self, request: Request) -> Response:
-        wanted = parse_chat(await self._read(request), self._limits)
+        wanted = parse_chat(await self._read_json(request), self._limits)
         self._check_model(wanted.model)
         return await self._answer(request, wanted, is_chat=True)
 
     async def _tokenize(self, request: Request) -> Response:
-        record = await self._read(request)
+        record = await self._read_json(request)
         (body,) = await self._run_apart(lambda: [tokenize_body(record, self._model, self._name)])
         return JSONResponse(body)
 
     async def _detokenize(self, request: Request) -> Response:
-        record = await self._read(request)
+        record = await self._read_json(request)
         (body,) = await self._run_apart(lambda: [detokenize_body(record, self._model, self._name)])
         return JSONResponse(body)
 
     async def _embed(self, request: Request) -> Response:
-        wanted = parse_embedding(await self._read(request), self._limits)
+        wanted = parse_embedding(await self._read_json(request), self._limits)
         self._check_model(wanted.model)
         size = self._model.hidden_size
         if size is not None and wanted.dimensions not in (None, size):
