@@ -123,9 +123,13 @@ def test_a_cast_to_float16_and_back_rounds(middle, last) -> None:
 
 
 @pytest.mark.rule("N14")
-def test_an_output_that_is_cast_to_bfloat16_is_rounded() -> None:
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_an_output_that_is_cast_to_bfloat16_is_rounded(kind: int) -> None:
     x = reals((2, 3), 1.0).astype(np.float32)
-    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Cast", ["a"], ["y"], to=BRAIN)]
+    nodes = [
+        helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Cast", ["n"], ["a"], to=kind),
+        helper.make_node("Cast", ["a"], ["y"], to=BRAIN),
+    ]  # fmt: skip
     model = onnx_model(nodes, {"x": [2, 3]}, {"y": None})
     model.graph.output[0].type.tensor_type.elem_type = BRAIN
     want = (-x).astype(ml_dtypes.bfloat16).astype(np.float32)

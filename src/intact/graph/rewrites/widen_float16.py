@@ -136,17 +136,15 @@ def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
             if is_op(node, "GroupQueryAttention", domain=ops.NarrowGroupQueryAttention.domain):
                 caches = (*node.inputs[3:5], *node.outputs[1:3])
                 rounded |= {cache for cache in caches if cache is not None}
-            source = node.inputs[0] if is_op(node, "Cast") else None
-            if source is None or source.dtype not in (*_ROUNDED, None) or _cast_type(node) != narrow:
-                continue
-            rounded |= _only_rounded(node.outputs[0])
+            if _rounds(node, narrow):
+                rounded |= _only_rounded(node.outputs[0])
     return rounded
 
 
 def _rounds(node: ir.Node, narrow: ir.DataType) -> bool:
-    """Return whether a node casts float32, or what has no type yet, to `narrow`."""
+    """Return whether a node casts a wider float, or what has no type yet, to `narrow`."""
     source = node.inputs[0] if is_op(node, "Cast") else None
-    return source is not None and source.dtype in (_SINGLE, None) and _cast_type(node) == narrow
+    return source is not None and source.dtype in (*_ROUNDED, None) and _cast_type(node) == narrow
 
 
 def _cast_type(node: ir.Node) -> int:
