@@ -85,7 +85,7 @@ LINES = {
     "src/intact/checksums": 100,
     "src/intact/cli": 5_050,
     "src/intact/engine": 21_400,
-    "src/intact/formats": 4_050,
+    "src/intact/formats": 4_100,
     "src/intact/graph": 18_900,
     "src/intact/kernels": 1_400,
     "src/intact/lm": 16_600,

@@ -39,6 +39,11 @@ class CachedAttention final : public Step {
     demand(size_ < (1 << 24) && value_size_ < (1 << 24), "a product is too deep");
     const int64_t parts = sequences_.count() * s.kv_heads;
     demand(parts > 0 ? s.keys.sizes[0] % parts == 0 : s.keys.sizes[0] == 0, "as much room for each head");
+    if (s.sinks) {
+      demand(s.sinks->type == Type::f32 && s.sinks->rank == 1 && s.sinks->sizes[0] == s.heads,
+             "a sink for each head");
+      reads(*s.sinks);
+    }
     room_ = parts > 0 ? s.keys.sizes[0] / parts : 0;
     demand(room_ < (1 << 24) && s.window >= 0, "more keys than a product sums");
     tanh_ = find_function(floats, "tanh");
@@ -160,11 +165,16 @@ class CachedAttention final : public Step {
     const auto cache_row = static_cast<int64_t>(head) * room_;
     score(row_of<const uint8_t>(s_.keys, memory, cache_row), t, work);
     const bool has_cap = s_.softcap != 0.0f;
-    softmax_rows(floats_, t.count * group_, has_cap ? 1.0f : s_.scale, [&](size_t r) {
+    const float* const sinks = s_.sinks ? s_.sinks->at<const float>(memory) + group : nullptr;
+    const bool is_scaled = has_cap || sinks != nullptr;
+    softmax_rows(floats_, t.count * group_, is_scaled ? 1.0f : s_.scale, [&](size_t r) {
       const size_t begin = begin_of(t, r / group_), n = end_of(t, r / group_) - begin;
       float* const row = work.scores[r] + begin;
       if (has_cap) cap(row, n);
-      return ScoreRow{row, n, nullptr};
+      if (sinks == nullptr) return ScoreRow{row, n, nullptr};
+      if (!has_cap) multiply_row(row, s_.scale, n);
+      row[n] = sinks[r % group_];  // behind the keys that the token reaches: no value is multiplied by it
+      return ScoreRow{row, n + 1, nullptr};
     });
     sum_values(row_of<const uint8_t>(s_.values, memory, cache_row), t, work);
   }
@@ -202,10 +212,13 @@ class CachedAttention final : public Step {
   }
 
   void cap(float* scores, size_t n) const {
-    const auto multiply = floats_.binary[static_cast<size_t>(BinaryKind::mul)];
-    multiply(scores, 1, &s_.softcap_scale, 0, n, scores);
+    multiply_row(scores, s_.softcap_scale, n);
     tanh_->function(scores, scores, n);
-    multiply(scores, 1, &s_.softcap, 0, n, scores);
+    multiply_row(scores, s_.softcap, n);
+  }
+
+  void multiply_row(float* scores, float factor, size_t n) const {
+    floats_.binary[static_cast<size_t>(BinaryKind::mul)](scores, 1, &factor, 0, n, scores);
   }
 
   void sum_values(const uint8_t* cache, const Tokens& t, const Work& work) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "kernels/float_gemm/float_gemm.h"
 #include "kernels/float_steps/float_steps.h"
@@ -22,6 +23,7 @@ struct CachedAttentionSpec {
   float softcap_scale, softcap;  // softmax(tanh(x * softcap_scale) * softcap) if softcap is not 0
   int64_t window;  // tokens that each attends to, its own included; 0: all
   CacheKernels kernels;
+  std::optional<View> sinks;  // f32 [heads], dense: of each head one more score, which has no value
 };
 
 // Throws std::invalid_argument for a step that is unsafe to run (base/check.h).

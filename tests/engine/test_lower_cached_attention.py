@@ -16,13 +16,16 @@ from intact.errors import IntactError
 from intact.graph.ops import MICROSOFT
 
 HEADS, KV_HEADS, POSITIONS = 6, 2, 40
-ORDER = ("q", "k", "v", "past_k", "past_v", "last", "total", "cos", "sin")
+ORDER = ("q", "k", "v", "past_k", "past_v", "last", "total", "cos", "sin", "positions", "bias", "sinks")
 
 
-def model(size: int = 16, *, packed: bool = False, pairs: int = 0, rooms: str = "room", **attributes):
+def model(size: int = 16, *, packed: bool = False, pairs: int = 0, rooms: str = "room", sinks: bool = False,
+          **attributes):  # fmt: skip
     """Build one node over a cache that stays as long as it is, or grows to the size called `rooms`."""
     rng = np.random.default_rng(3)
     tables = {name: np.float32(rng.normal(size=(POSITIONS, pairs))) for name in ("cos", "sin") if pairs}
+    if sinks:
+        tables["sinks"] = np.linspace(-2, 3, HEADS, dtype=np.float32)
     present = {*ORDER[3:7], *tables, "q"} | (set() if packed else {"k", "v"})
     node = helper.make_node(
         "GroupQueryAttention", [name if name in present else "" for name in ORDER], ["y", "keys", "values"],
@@ -64,6 +67,9 @@ CASES = {
     "packed": ({"packed": True, "pairs": 8}, 4, [9], 16),
     "a window": ({"local_window_size": 3}, 11, [17], 20),
     "capped": ({"softcap": 0.7, "scale": 0.4}, 4, [8], 9),
+    "sinks": ({"sinks": True, "pairs": 8}, 5, [9], 12),
+    "sinks, capped, in a window": ({"sinks": True, "softcap": 0.7, "local_window_size": 5}, 21, [30], 33),
+    "sinks of zero": ({"smooth_softmax": 1, "scale": 0.4}, 1, [7, 4], 12),
     "heads that fill no register": ({"size": 40}, 6, [13], 17),
     "heads of one element": ({"size": 8, "local_window_size": 2}, 2, [2], 2),
     "a long cache": ({"size": 64}, 2, [300], 301),
@@ -155,6 +161,6 @@ def test_tokens_behind_the_room_are_an_error(last):
 
 
 def test_what_has_no_step_is_decomposed_or_left_to_onnx_runtime():
-    proto = model(smooth_softmax=1)
+    proto = model(qk_output=1)
     kinds = {step.kind for step in intact.compile(proto).plan.steps}
     assert "cached_attention" not in kinds

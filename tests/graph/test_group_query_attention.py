@@ -18,7 +18,8 @@ from intact.graph.ops import MICROSOFT
 from intact.graph.rewrites.decompose_contrib import FUSED
 
 N, K, D = 4, 2, 16  # heads of queries, of keys; size of a head: what ONNX Runtime turns is a multiple of 16
-ORDER = ("q", "k", "v", "k0", "v0", "ends", "total", "cos", "sin", "ids", "bias")
+ORDER = ("q", "k", "v", "k0", "v0", "ends", "total", "cos", "sin", "ids", "bias", "sinks")
+_TABLES = ("cos", "sin", "sinks")
 OUTPUTS = ("y", "k1", "v1")
 Arrays = dict[str, np.ndarray]
 
@@ -31,6 +32,7 @@ def step(
     pairs: int = 0,
     ids: Sequence[int] | None = None,
     bias: bool = False,
+    sinks: bool = False,
 ) -> Arrays:
     """Return the inputs of one step.
 
@@ -41,6 +43,7 @@ def step(
         pairs: That are turned.
         ids: Places of the new ones, as an input says them.
         bias: Something is added to the scores.
+        sinks: Heads have them.
     """
     rng, batch = np.random.default_rng(6), len(lengths)
     shapes = {"q": (batch, new, N * D), "k": (batch, new, K * D), "v": (batch, new, K * D)}
@@ -50,6 +53,8 @@ def step(
         shapes |= {"cos": (32, pairs), "sin": (32, pairs)}
     if bias:
         shapes["bias"] = (1, N, new, max(lengths))
+    if sinks:
+        shapes["sinks"] = (N,)
     feeds = {name: np.float32(rng.normal(size=shape)) for name, shape in shapes.items()}
     if ids is not None:
         feeds["ids"] = np.tile(np.int64(ids), (batch, 1))
@@ -66,8 +71,8 @@ def model(feeds: Arrays, *, packed: bool = False, **attributes: object) -> tuple
         "GroupQueryAttention", [name if name in feeds else "" for name in ORDER], OUTPUTS, "mix",
         domain=MICROSOFT, num_heads=N, kv_num_heads=K, **attributes,
     )  # fmt: skip
-    tables = [numpy_helper.from_array(feeds[name], name) for name in ("cos", "sin") if name in feeds]
-    inputs = {name: array for name, array in feeds.items() if name not in ("cos", "sin")}
+    tables = [numpy_helper.from_array(feeds[name], name) for name in _TABLES if name in feeds]
+    inputs = {name: array for name, array in feeds.items() if name not in _TABLES}
     sizes: dict[str, list[str | int]] = {
         "q": ["b", "s", inputs["q"].shape[2]], "k": ["b", "s", K * D], "v": ["b", "s", K * D], "ends": ["b"],
         "k0": ["b", K, "p", D], "v0": ["b", K, "p", D], "ids": ["b", "s"], "bias": [1, N, "s", "t"],
@@ -111,6 +116,9 @@ CASES: dict[str, tuple[Arrays, dict[str, object]]] = {
     "its own scale": (PROMPT, {"scale": 0.3}),
     "added to scores": (step(5, [5, 5], bias=True), {}),
     "added to scores in a buffer": (step(1, [7, 4], 12, bias=True), {}),
+    "sinks": (step(5, [5, 3], sinks=True), {"softcap": 0.5}),
+    "sinks in a next place": (step(1, [7, 4], 6, bias=True, sinks=True), {}),
+    "sinks of zero": (NEXT, {"smooth_softmax": 1}),
     "turned": (step(5, [5, 3], pairs=8), TURNED),
     "turned side by side": (step(5, [5, 3], pairs=8), TURNED | {"rotary_interleaved": 1}),
     "turned in a next place": (step(1, [7, 4], 6, pairs=8), TURNED),
@@ -146,7 +154,7 @@ def test_it_computes_what_onnx_runtime_does(name):
 
 
 LEFT = {
-    "sinks": {"smooth_softmax": 1},
+    "other outputs": {"qk_output": 1},
     "to places ahead": {"causal": 0},
     "a window as the cache": {"sliding_window_cache": 1, "local_window_size": 4},
     "codes as the cache": {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR"},

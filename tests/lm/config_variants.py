@@ -28,7 +28,8 @@ FAMILIES = {
     "GraniteMoeShared": {"shared_intermediate_size": 24}, "Ernie4_5_Moe": {"moe_num_experts": 4, "moe_k": 2},
     "HunYuanMoEV1": {"head_dim": 16, "moe_topk": 2}, "Glm4Moe": {"head_dim": 16}, "Dots1": {},
     "SolarOpen": {"head_dim": 16}, "HYV3": {"head_dim": 16}, "ExaoneMoe": {"sliding_window": 8},
-    "MiniMaxM2": {"head_dim": 16}, "Youtu": _LATENT, "DeepseekV2": _LATENT,
+    "MiniMaxM2": {"head_dim": 16}, "GptOss": {"head_dim": 16, "sliding_window": 8},
+    "Youtu": _LATENT, "DeepseekV2": _LATENT,
     "DeepseekV3": _LATENT | {"topk_group": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
 """Names of configuration classes without "Config", and settings that keep a small model legal."""

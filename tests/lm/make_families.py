@@ -79,6 +79,8 @@ CASES = {
     "hunyuan": ("HunYuanDenseV1", {"head_dim": 16}),
     "mixtral": ("Mixtral", {"num_local_experts": 4, "head_dim": 8}),
     "qwen2_moe": ("Qwen2Moe", {**EXPERTS, "shared_expert_intermediate_size": 24}),
+    "gpt_oss": ("GptOss", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16,
+                           "sliding_window": 8, "intermediate_size": 64}),
     "granitemoe": ("GraniteMoeShared", {"num_local_experts": 4, "shared_intermediate_size": 24}),
     "glm4_moe": ("Glm4Moe", {"num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_routed_experts": 4,
                              "n_group": 2, "head_dim": 16}),

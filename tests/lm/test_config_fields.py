@@ -22,7 +22,8 @@ _EXPERT_FIELDS = {
     "num_experts", "num_experts_per_tok", "num_local_experts", "num_shared_experts", "routed_scaling_factor",
     "router_scaling_factor", "q_lora_rank", "kv_lora_rank",
     "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
-    "shared_expert_intermediate_size", "shared_intermediate_size", "topk_group",
+    "shared_expert_intermediate_size", "shared_intermediate_size", "swiglu_alpha", "swiglu_limit",
+    "topk_group",
 }  # fmt: skip
 _SHARE = 8
 """One of so many configurations is tried here; `python -m tests.lm.config_sweep` tries all."""

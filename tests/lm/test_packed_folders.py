@@ -12,6 +12,7 @@ from tests.formats.model_cases import CONFIGS, save
 from tests.lm.small_decoders import TOKENS, draw_weights, families
 
 from intact import lm
+from intact.errors import IntactError
 from intact.formats.packed_layers import LAYER_CODECS
 from intact.numerics import BlockWeights
 
@@ -102,3 +103,70 @@ def test_one_scale_for_a_channel_leaves_activations_their_blocks(tmp_path):
     assert {(step.block, step.x_block) for step in steps} == {(320, 128)}
     reference = lm.load(tmp_path, backend="reference", threads=1)
     assert loaded.logits(TOKENS).tobytes() == reference.logits(TOKENS).tobytes()
+
+
+def write_expert_codes(folder: Path) -> dict[str, np.ndarray]:
+    """Write a small gpt-oss with experts in MXFP4; return its tensors with the floats that they mean."""
+    record, rng = families()["gpt_oss"], np.random.default_rng(3)
+    codes = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    config = record["config"] | {"quantization_config": codes}
+    arrays, floats = dict[str, np.ndarray](), dict[str, np.ndarray]()
+    for name, shape in record["tensors"].items():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            arrays |= draw_weights({name: shape})
+            continue
+        experts, inputs, outputs = shape
+        blocks = rng.integers(0, 256, (experts, outputs, inputs // 32, 16)).astype(np.uint8)
+        scales = rng.integers(121, 124, (experts, outputs, inputs // 32)).astype(np.uint8)
+        arrays |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        floats[name] = expert_floats(blocks, scales)
+    folder.mkdir()
+    save_file(arrays, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    plain = {name: array for name, array in arrays.items() if not name.endswith(("_blocks", "_scales"))}
+    return plain | floats
+
+
+def expert_floats(blocks: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Return the floats [experts, inputs, outputs] of MXFP4, by the table of its 16 codes."""
+    half = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+    codes = np.stack([blocks & 15, blocks >> 4], -1).reshape(*blocks.shape[:3], 32)
+    values = np.concatenate([half, -half])[codes] * np.exp2(scales.astype(np.float32) - 127)[..., None]
+    return np.ascontiguousarray(values.reshape(*blocks.shape[:2], -1).swapaxes(1, 2), np.float32)
+
+
+def test_experts_in_mxfp4_keep_their_codes(tmp_path):
+    floats = write_expert_codes(tmp_path / "codes")
+    (tmp_path / "floats").mkdir()
+    save_file(floats, tmp_path / "floats/model.safetensors")
+    config = json.loads((tmp_path / "codes/config.json").read_text())
+    del config["quantization_config"]
+    (tmp_path / "floats/config.json").write_text(json.dumps(config))
+    want = lm.load(tmp_path / "floats", weights="float32", threads=1).logits(TOKENS)
+    unpacked = lm.load(tmp_path / "codes", weights="float32", threads=1).logits(TOKENS)
+    assert unpacked.tobytes() == want.tobytes()
+    loaded = lm.load(tmp_path / "codes", threads=1)
+    assert kinds_of(loaded).count("chosen_block_linear") == 9
+    reference = lm.load(tmp_path / "codes", backend="reference", threads=1)
+    assert loaded.logits(TOKENS).tobytes() == reference.logits(TOKENS).tobytes()
+    in_floats = lm.load(tmp_path / "codes", activations="float", threads=1)
+    np.testing.assert_allclose(in_floats.logits(TOKENS), want, atol=1e-4)  # sums in another order
+
+
+@pytest.mark.parametrize(("name", "change", "says"), [
+    ("gate_up_proj_blocks", lambda array: array[..., :8], "16 bytes"),
+    ("gate_up_proj_blocks", lambda array: array.astype(np.int8), "uint8"),
+    ("down_proj_scales", lambda array: array[:, 1:], "scales"),
+    ("down_proj_scales", lambda array: np.full_like(array, 255), "NaN"),
+    ("down_proj_scales", None, "scales"),
+])  # fmt: skip
+def test_damaged_mxfp4_names_what_is_wrong(name, change, says, tmp_path):
+    write_expert_codes(tmp_path / "codes")
+    tensors = load_file(tmp_path / "codes/model.safetensors")
+    full = f"model.layers.1.mlp.experts.{name}"
+    array = tensors.pop(full)
+    if change is not None:
+        tensors[full] = np.ascontiguousarray(change(array))
+    save_file(tensors, tmp_path / "codes/model.safetensors")
+    with pytest.raises(IntactError, match=says):
+        lm.load(tmp_path / "codes", weights="float32", threads=1)

@@ -75,21 +75,23 @@ def test_a_narrow_cache_rounds_each_head_by_itself():
 
 
 @pytest.mark.rule("N72")
+@pytest.mark.parametrize("sinks", [None, (0.5, -1.0, 2.0, 0.0)])
 @pytest.mark.parametrize(("window", "cap"), [(0, 0.0), (2, 0.0), (0, 1.5)])
-def test_tokens_attend_to_what_they_reach(window, cap):
+def test_tokens_attend_to_what_they_reach(window, cap, sinks):
     q, keys, values = reals(1, 3, 4, 2), reals(1, 2, 9, 2, seed=1), reals(1, 2, 9, 3, seed=2)
     before = np.array([4])
-    y = numerics.cached_attention(q, keys, values, before, 0.7, window, cap)
+    y = numerics.cached_attention(q, keys, values, before, 0.7, window, cap, sinks)
     for token, head in np.ndindex(3, 4):
         end = 4 + token + 1
         begin = max(0, end - window) if window else 0
         k, v = keys[0, head // 2, begin:end], values[0, head // 2, begin:end]
         scores = [F32(sum_of(q[0, token, head], key)) for key in k]
         if cap:
-            bent = numerics.FUNCTIONS["tanh"](np.array(scores, F32) * F32(0.7 / cap)) * F32(cap)
-            weights = numerics.softmax(bent)
+            logits = numerics.FUNCTIONS["tanh"](np.array(scores, F32) * F32(0.7 / cap)) * F32(cap)
         else:
-            weights = numerics.softmax(np.array(scores, F32), gain=0.7)
+            logits = np.array(scores, F32) * F32(0.7)
+        own = [] if sinks is None else [F32(sinks[head])]
+        weights = numerics.softmax(np.append(logits, np.array(own, F32)))[: len(k)]
         expected = [sum_of(weights, column) for column in v.T]
         assert y[0, token, head].tolist() == expected
 

@@ -28,7 +28,8 @@ struct CachedAttention final : PlanStep {
         kv_heads(f.integer("kv_heads")),
         scale(f.real("scale")),
         softcap(f.real("softcap")),
-        window(f.integer("window")) {}
+        window(f.integer("window")),
+        sinks(f.constant("sinks", Type::f32, 1, true)) {}
 
   void made_shapes(const Sizes& sizes, std::vector<Shape>& made) const override {
     const Shape &queries = sizes.of(q), &new_keys = sizes.of(k), &new_values = sizes.of(v);
@@ -50,11 +51,14 @@ struct CachedAttention final : PlanStep {
     write_cache(binding, k, past_keys, new_keys, positions);
     write_cache(binding, v, past_values, new_values, positions);
     const bool has_cap = softcap != 0;
+    std::optional<View> ends;
+    if (sinks != kNoValue) ends = binding.constant(sinks);
     binding.add(make_cached_attention(
         *binding.kernels.float_gemm, *binding.kernels.float_steps, *binding.kernels.transpose,
         {rows_read(binding, q), new_keys.rows(), new_values.rows(), to.rows(), positions, heads, kv_heads,
          static_cast<float>(scale), has_cap ? static_cast<float>(scale / softcap) : 0.0f,
-         static_cast<float>(softcap), window, kernels_of(binding)}));
+         static_cast<float>(softcap), window, kernels_of(binding),
+         ends}));
     for (const RowsWritten* written : {&new_keys, &new_values, &to}) written->finish(binding);
   }
 
@@ -88,6 +92,7 @@ struct CachedAttention final : PlanStep {
   int64_t heads, kv_heads;
   double scale, softcap;
   int64_t window;
+  int sinks;
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ from intact.formats.weight_files import (
 )
 from intact.numerics import BlockWeights
 
-FORMATS = ("gguf", *LAYER_CODECS, "safetensors")
+FORMATS = ("gguf", *(name for name in LAYER_CODECS if name != "mxfp4"), "safetensors")
 """Formats that `convert` writes; "safetensors" holds the floats, as float32."""
 _COPIED = (".json", ".txt", ".model", ".jinja")
 

@@ -1,9 +1,9 @@
-"""Layers of GPTQ, AWQ, AutoRound and compressed-tensors: their tensors as `BlockWeights`, and back.
+"""Layers of GPTQ, AWQ, AutoRound, compressed-tensors and MXFP4: their tensors as `BlockWeights`, and back.
 
 A layer ``name`` has tensors ``name.qweight``, ``name.scales`` and so on. Bits and blocks follow from shapes.
 Sources: AutoGPTQ qlinear_cuda_old.py and GPTQModel (checkpoint_format "gptq_v2"); AutoAWQ
 utils/packing_utils.py; auto-round export_to_autoround; compressed-tensors compressors/pack_quantized, nvfp4
-and mxfp4.
+and mxfp4; transformers' integrations/mxfp4.py, whose experts have ``name_blocks`` and ``name_scales``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class LayerCodec:
         optional: Suffixes of tensors that it may have.
         read: Tensors by suffix to weights [N, K].
         write: Weights to tensors by suffix; raises UnsupportedError where the grid is another.
+        separator: Between the name of a layer and a suffix.
     """
 
     name: str
@@ -45,6 +46,7 @@ class LayerCodec:
     optional: tuple[str, ...]
     read: Callable[[Parts], BlockWeights]
     write: Callable[[BlockWeights], dict[str, Array]]
+    separator: str = "."
 
 
 def _layer_error(where: str, got: str, want: str) -> FileFormatError:
@@ -257,6 +259,28 @@ def _read_packed_fp4(parts: Parts) -> BlockWeights:
     return BlockWeights(codes, "fp4e2m1", scales, size, super_scales=divisor.reshape(()), super_divides=True)
 
 
+def _read_expert_fp4(parts: Parts) -> BlockWeights:
+    """Read MXFP4 of all experts, uint8 [experts, outputs, blocks, 16], as weights [experts * outputs, K]."""
+    blocks = _require(parts["blocks"], "blocks", ("uint8",), 4)
+    scales = _require(parts["scales"], "scales", ("uint8",), 3)
+    if blocks.shape[:3] != scales.shape or blocks.shape[3] != 16 or not scales.size:
+        raise _layer_error(
+            "blocks", f"{list(blocks.shape)} with scales {list(scales.shape)}", "16 bytes a scale"
+        )
+    if (scales == 255).any():
+        raise _layer_error("scales", "255, which means NaN", "exponents")
+    rows = scales.shape[0] * scales.shape[1]
+    exponents = np.ascontiguousarray(scales).reshape(rows, -1).view(ml_dtypes.float8_e8m0fnu)
+    return BlockWeights(split_fields(blocks.reshape(rows, -1), 4), "fp4e2m1", exponents, 32)
+
+
+def _write_expert_fp4(weights: BlockWeights) -> dict[str, Array]:
+    raise UnsupportedError(
+        "weights", "the format mxfp4, whose tensors are those of experts", "compressed-tensors",
+        "choose the format that all layers have",
+    )  # fmt: skip
+
+
 def _write_packed(weights: BlockWeights) -> dict[str, Array]:
     name = "compressed-tensors"
     if weights.format == "fp4e2m1":
@@ -343,5 +367,6 @@ LAYER_CODECS: dict[str, LayerCodec] = {
     "naive-quantized": LayerCodec(
         "naive-quantized", ("weight_scale", "weight"), ("weight_zero_point",), read_naive, write_naive
     ),
+    "mxfp4": LayerCodec("mxfp4", ("blocks", "scales"), (), _read_expert_fp4, _write_expert_fp4, "_"),
 }  # fmt: skip
 """Every format of layers in safetensors files, by name. GPTQ stores zero points less 1, gptq_v2 does not."""

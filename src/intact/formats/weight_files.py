@@ -194,8 +194,9 @@ class SafetensorsWeights:
                 )  # fmt: skip
             return []
         if not self._layers and is_whole:
+            codec = LAYER_CODECS[self.format]
             raise FileFormatError(
-                self.where, f"a {KEY}, but no layer with '.{LAYER_CODECS[self.format].required[0]}'",
+                self.where, f"a {KEY}, but no layer with '{codec.separator}{codec.required[0]}'",
                 "codes", f"remove {KEY} from {CONFIG_FILE} where the weights are floats",
             )  # fmt: skip
         parts = {
@@ -211,18 +212,19 @@ class SafetensorsWeights:
         if codec is None:
             return
         for name in self._files:
-            layer, _, suffix = name.rpartition(".")
-            if suffix != codec.required[0] or not layer:
+            end = codec.separator + codec.required[0]
+            layer = name.removesuffix(end)
+            if layer in ("", name):
                 continue
-            missing = [s for s in codec.required if f"{layer}.{s}" not in self._files]
+            names = {s: f"{layer}{codec.separator}{s}" for s in (*codec.required, *codec.optional)}
+            missing = [s for s in codec.required if names[s] not in self._files]
             if missing:
                 raise FileFormatError(
                     self.where, f"layer '{layer}' without {', '.join(missing)}",
                     f"all of {', '.join(codec.required)}, as the format in {KEY} says",
                     "fetch the missing files",
                 )  # fmt: skip
-            suffixes = (*codec.required, *codec.optional)
-            yield layer, {s: f"{layer}.{s}" for s in suffixes if f"{layer}.{s}" in self._files}
+            yield layer, {s: part for s, part in names.items() if part in self._files}
 
 
 def _shards(folder: Path) -> list[Path]:

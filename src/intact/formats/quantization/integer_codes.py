@@ -315,5 +315,6 @@ def unknown_method(fields: MetadataFields, method: str) -> UnsupportedError:
     """Return the error for a method that is not read."""
     return UnsupportedError(
         fields.file, f"quant_method '{method:.60}'",
-        "gptq, awq (version gemm), auto-round or compressed-tensors", "export the model in one of these",
+        "gptq, awq (version gemm), auto-round, compressed-tensors or mxfp4",
+        "export the model in one of these",
     )  # fmt: skip

@@ -53,7 +53,10 @@ def layer_facts(name: str, parts: Parts, codec: str) -> LayerFacts | None:
         parts: Its tensors by suffix.
         codec: One of `LAYER_CODECS`.
     """
-    functions = {"awq": _awq_facts, "compressed-tensors": _pack_facts, "naive-quantized": _naive_facts}
+    functions = {
+        "awq": _awq_facts, "compressed-tensors": _pack_facts, "naive-quantized": _naive_facts,
+        "mxfp4": _expert_facts,
+    }  # fmt: skip
     try:
         return functions.get(codec, _gptq_facts)(name, parts)
     except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -109,6 +112,11 @@ def _pack_facts(name: str, parts: Parts) -> LayerFacts:
         name, bits, False, inputs, groups, scales.size == 1, stored,
         order is None or not is_set or _is_ordered(order, inputs, groups), is_set,
     )  # fmt: skip
+
+
+def _expert_facts(name: str, parts: Parts) -> LayerFacts:
+    groups = parts["scales"].shape[2]
+    return LayerFacts(name, 4, True, groups * 32, groups, False, None)
 
 
 def _naive_facts(name: str, parts: Parts) -> LayerFacts:

@@ -17,6 +17,7 @@ from intact.formats.quantization.integer_codes import (
     auto_round_codec,
     auto_round_packing,
     awq_codec,
+    check_left_out,
     gptq_codec,
     unknown_method,
 )
@@ -75,6 +76,9 @@ class QuantizationConfig:
             codec = awq_codec(self.fields, layers)
         elif self._method == "compressed-tensors":
             check_compressed_tensors(self.fields, layers)
+        elif self._method == "mxfp4":
+            check_left_out(self.fields, "modules_to_not_convert", layers)
+            self.fields.harmless({"dequantize": "codes are kept or not as the one who opens the model says"})
         elif self._method:
             codec = auto_round_codec(self.fields, layers, codec)
         self.fields.refuse_rest(_KNOWN)
@@ -87,7 +91,7 @@ class QuantizationConfig:
         if len(set(named)) > 1:
             raise fields.contradiction(keys[1], f"{keys[0]} = {named[0]!r}", "one method")
         method = named[0] if named else "gptq" if "bits" in fields and "mode" not in fields else ""
-        if method not in (*_AUTO_ROUND, "gptq", "awq", "compressed-tensors"):
+        if method not in (*_AUTO_ROUND, "gptq", "awq", "compressed-tensors", "mxfp4"):
             raise unknown_method(fields, method)
         return method
 

@@ -183,12 +183,9 @@ class GroupQueryAttention(OfRuntime):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether it is causal, with float caches, and without sinks, windowed caches or other
-        outputs."""
+        """Return whether it is causal, with float caches, and without windowed caches or other outputs."""
         quantized = {self.k_quant_type, self.v_quant_type} != {"NONE"}
-        return self.causal == 1 and not (
-            quantized or self.smooth_softmax or self.qk_output or self.sliding_window_cache
-        )
+        return self.causal == 1 and not (quantized or self.qk_output or self.sliding_window_cache)
 
 
 @dataclass(frozen=True)

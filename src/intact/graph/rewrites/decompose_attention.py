@@ -50,6 +50,7 @@ def attention_scores(
     *,
     softcap: float = 0,
     guarded: bool = False,
+    sinks: ir.Value | None = None,
 ) -> tuple[ir.Value, ir.Value]:
     """Write ``softmax(q @ k.T * scale + bias)`` along the last axis.
 
@@ -61,6 +62,7 @@ def attention_scores(
         softcap: The scores s become ``softcap * tanh(s / softcap)`` first; 0: they stay.
         guarded: Rows for which the bias has -inf alone become 0, as the specification wants it; rows with a
             NaN stay NaN.
+        sinks: [heads], each one more score of its head, which the softmax counts and no value has.
     Returns:
         The scores without a bias, and the weights.
     """
@@ -69,7 +71,16 @@ def attention_scores(
     if softcap > 0:
         cap = write.constant(softcap)
         scores = write("Mul", write("Tanh", write("Div", scores, cap)), cap)
-    weights = write("Softmax", scores if bias is None else write("Add", scores, bias), axis=-1)
+    if bias is not None:
+        scores = write("Add", scores, bias)
+    if sinks is not None:
+        shape = write("Shape", scores, end=3, dtype=_T.INT64)
+        sizes = write("Concat", shape, write.sizes(1), axis=0, dtype=_T.INT64)
+        column = write("Expand", write("Reshape", sinks, write.sizes(1, -1, 1, 1)), sizes)
+        scores = write("Concat", scores, column, axis=-1)
+    weights = write("Softmax", scores, axis=-1)
+    if sinks is not None:
+        weights = write("Slice", weights, write.sizes(0), write.sizes(-1), write.sizes(-1))
     if bias is None or not guarded:
         return raw, weights
     largest = write("ReduceMax", bias, write.sizes(-1), keepdims=1)

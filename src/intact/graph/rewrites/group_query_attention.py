@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 from math import sqrt
 
+import numpy as np
 import onnx_ir as ir
 
 from intact.errors import QuantValueError
@@ -30,7 +31,7 @@ from intact.numerics import CACHE_DTYPES, SCALE_BYTES
 from intact.processes import cached_property
 
 _T = ir.DataType
-_INPUTS = 11  # the further_inputs are sinks, scales of caches, norms and padded chunks
+_INPUTS = 12  # the further ones are scales of caches, norms and padded chunks
 
 
 def cache_limitation(node: ir.Node) -> str:
@@ -40,15 +41,17 @@ def cache_limitation(node: ir.Node) -> str:
     """
     form = ops.GroupQueryAttention.of(node)
     inputs = (*node.inputs, *[None] * (_GROUP_QUERY_INPUTS - len(node.inputs)))
-    _, k, v, past_keys, past_values, last, _, cosines, sines, positions, bias, *further_inputs = inputs
-    floats = [x.dtype for x in (*inputs[:3], cosines, sines) if x is not None]
+    _, k, v, past_keys, past_values, last, _, cosines, sines, positions, bias, sinks, *further_inputs = inputs
+    floats = [x.dtype for x in (*inputs[:3], cosines, sines, sinks) if x is not None]
     if any(dtype not in (None, _T.FLOAT) for dtype in floats):
         return "it computes in another type than float32"
     caches = {x.dtype for x in (past_keys, past_values) if x is not None} - {None}
     if len(caches) > 1 or not caches <= _CACHE_TYPES[node.domain]:
         return "it has caches of a type that its operator does not have"
     if not form.is_plain or bias is not None or any(further_inputs):
-        return "it has a bias, sinks, or a cache of codes or of a window"
+        return "it has a bias, or a cache of codes or of a window"
+    if sinks is not None and not _is_stored(sinks):
+        return "its sinks are computed"
     if min(form.num_heads, form.kv_num_heads) < 1 or form.num_heads % form.kv_num_heads or last is None:
         return "its heads or lengths are not those of its operator"
     if (k is None) != (v is None) or (past_keys is None) != (past_values is None):
@@ -136,11 +139,11 @@ def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] 
         node: A GroupQueryAttention.
         inputs: What it reads, padded with None.
     Returns:
-        What it makes, keys and values; None, and no node, where there is no exact form: sinks, quantized
-        caches, norms, chunks with padding, windows as caches, and sizes that are not known.
+        What it makes, keys and values; None, and no node, where there is no exact form: quantized caches,
+        norms, chunks with padding, windows as caches, and sizes that are not known.
     """
     form = _Form.of(node, inputs)
-    q, _, _, old_keys, old_values, lengths, total, cos, sin, ids, addend = inputs[:_INPUTS]
+    q, _, _, old_keys, old_values, lengths, total, cos, sin, ids, addend, sinks = inputs[:_INPUTS]
     if form is None or q is None or lengths is None or total is None:
         return None
     steps = _Steps(write, q, lengths, total, old_keys)
@@ -157,7 +160,9 @@ def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] 
     if form.queries > form.keys:
         group = form.queries // form.keys
         read = [repeat_heads(write, x, group, form.queries, form.size) for x in read]
-    _, weights = attention_scores(write, q, read[0], form.scale, bias, softcap=form.softcap)
+    if sinks is None and form.has_sinks:
+        sinks = write.constant(np.zeros(form.queries))
+    _, weights = attention_scores(write, q, read[0], form.scale, bias, softcap=form.softcap, sinks=sinks)
     return [join_heads(write, write.names(write("MatMul", weights, read[1]))), keys, values]
 
 
@@ -173,6 +178,7 @@ class _Form:
         side_by_side: See `Angles`.
         window: So many places, up to its own, each query attends to; 0: to all of them.
         scale, softcap: See `attention_scores`.
+        has_sinks: Each head has one, of 0 where no input says what they are.
     """
 
     queries: int
@@ -184,15 +190,16 @@ class _Form:
     window: int
     scale: float
     softcap: float
+    has_sinks: bool
 
     @classmethod
     def of(cls, node: ir.Node, inputs: Inputs) -> _Form | None:
         """Read the form of a node; None where it, or a size, is not known."""
-        q, k, v, old_keys, old_values, _, _, cos, sin, *_ = inputs
+        q, k, v, old_keys, old_values, _, _, cos, sin, _, _, sinks, *_ = inputs
         form = ops.GroupQueryAttention.of(node)
         queries, keys = form.num_heads, form.kv_num_heads
         turns, packed, wide = form.do_rotary, k is None, last_size(q)
-        floats = [x.dtype for x in (q, old_keys, cos) if x is not None and x.dtype is not None]
+        floats = [x.dtype for x in (q, old_keys, cos, sinks) if x is not None and x.dtype]
         if any(inputs[_INPUTS:]) or not form.is_plain or any(kind != _float_type(q) for kind in floats):
             return None
         if rank_of(q) != 3 or keys < 1 or queries < 1 or queries % keys or packed != (v is None):
@@ -207,7 +214,7 @@ class _Form:
         return cls(
             queries, keys, size, packed, pairs, bool(form.rotary_interleaved),
             max(form.local_window_size, 0),
-            form.scale or 1 / sqrt(size), form.softcap,
+            form.scale or 1 / sqrt(size), form.softcap, bool(form.smooth_softmax),
         )  # fmt: skip
 
     def heads(self, write: Writer, inputs: Inputs) -> list[ir.Value]:

@@ -175,8 +175,10 @@ class _Decoder:
             )
         y = f"{layer}.mixed"
         caches = [f"{name}.{layer}" for name in ("keys", "values")]
+        sinks = self._sinks(layer) if config.has_sinks else []
         self._composer.node(
-            "GroupQueryAttention", [q, k, v, *caches, "last", "total", *(tables if rotates else [])],
+            "GroupQueryAttention",
+            [q, k, v, *caches, "last", "total", *(tables if rotates else ["", ""] * bool(sinks)), *sinks],
             [y, *(f"new_{name}" for name in caches)], name=y, domain=MICROSOFT, num_heads=config.heads,
             kv_num_heads=config.kv_heads, scale=config.attention_scale, do_rotary=int(rotates),
             rotary_interleaved=int(config.interleaved) if rotates else None,
@@ -186,6 +188,10 @@ class _Decoder:
         if config.inner_norms:
             y = self._norm(y, "o_norm", layer)
         return self._product("o", layer, y)
+
+    def _sinks(self, layer: int) -> list[str]:
+        """Return the inputs of an attention behind its tables, the last of which are its sinks."""
+        return ["", "", self._composer.constant(f"{layer}.sinks", self._weights.sinks(layer))]
 
     def _projections(self, layer: int, rows: str) -> list[str]:
         """Return queries, keys and values, [batch, tokens, heads * size]."""

@@ -44,7 +44,7 @@ _HUGGING_FACE = {
     "q_b": "model.layers.{}.self_attn.q_b_proj",
     "kv_a": "model.layers.{}.self_attn.kv_a_proj_with_mqa",
     "kv_a_norm": "model.layers.{}.self_attn.kv_a_layernorm",
-    "kv_b": "model.layers.{}.self_attn.kv_b_proj",
+    "kv_b": "model.layers.{}.self_attn.kv_b_proj", "sinks": "model.layers.{}.self_attn.sinks",
 }  # fmt: skip
 _POST_NORMS = {
     "post_attention_norm": "model.layers.{}.post_attention_layernorm",
@@ -198,10 +198,49 @@ class DecoderWeights:
             return join_rows([self._tensor(name, shape) for name in names])
         is_down = role == "expert_down"
         whole = self._names["experts_down" if is_down else "experts_gate_up"].format(layer)
-        stacked = floats_of(self._tensor(whole, (count, shape[0] * (1 if is_down else 2), shape[1])))
-        if not is_down:
-            stacked = stacked[:, :inner] if role == "expert_gate" else stacked[:, inner:]
-        return np.ascontiguousarray(stacked, np.float32).reshape(-1, shape[1])
+        outputs, rows = shape[0] * (1 if is_down else 2), self._expert_rows(role)
+        if f"{whole}.weight" in self._stored:
+            codes = self._tensor(f"{whole}.weight", (count * outputs, shape[1]))
+            return take_rows(codes, rows) if isinstance(codes, BlockWeights) else codes[rows]
+        is_turned = self._family.experts is not None and self._family.experts.turned
+        sizes = (count, shape[1], outputs) if is_turned else (count, outputs, shape[1])
+        stacked = np.asarray(floats_of(self._tensor(whole, sizes)), np.float32)
+        stacked = stacked.swapaxes(1, 2) if is_turned else stacked
+        return np.ascontiguousarray(stacked.reshape(-1, shape[1])[rows])
+
+    def expert_biases(self, role: str, layer: int) -> NDArray[np.float32]:
+        """Return the biases of all experts, float32 [experts * outputs], as `experts` returns their weights.
+
+        Raises:
+            FileFormatError: They are not there, or have another shape.
+        """
+        config, is_down = self.config, role == "expert_down"
+        assert config.experts is not None
+        outputs = config.hidden if is_down else 2 * config.experts.inner
+        name = f"{self._names['experts_down' if is_down else 'experts_gate_up'].format(layer)}_bias"
+        biases = np.asarray(floats_of(self._tensor(name, (config.experts.count, outputs))), np.float32)
+        return np.ascontiguousarray(biases.reshape(-1)[self._expert_rows(role)])
+
+    def _expert_rows(self, role: str) -> NDArray[np.int64]:
+        """Return the rows of a role in what holds the rows of all experts."""
+        experts, family = self.config.experts, self._family.experts
+        assert experts is not None and family is not None
+        if role == "expert_down":
+            return np.arange(experts.count * self.config.hidden)
+        rows = np.arange(experts.count * 2 * experts.inner).reshape(experts.count, -1)
+        place = 0 if role == "expert_gate" else 1
+        if family.rows_alternate:
+            return np.ascontiguousarray(rows[:, place::2]).reshape(-1)
+        return np.ascontiguousarray(rows[:, place * experts.inner :][:, : experts.inner]).reshape(-1)
+
+    def sinks(self, layer: int) -> NDArray[np.float32]:
+        """Return the sinks of a layer's attention, float32 [heads].
+
+        Raises:
+            FileFormatError: They are not there, or have another shape.
+        """
+        name = self._names["sinks"].format(layer)
+        return np.asarray(floats_of(self._tensor(name, (self.config.heads,))), np.float32)
 
     def correction(self, layer: int) -> NDArray[np.float32]:
         """Return what is added to the scores of experts before some are chosen, float32 [experts].

@@ -38,7 +38,8 @@ class ExpertGraph:
         weights, index = self._router(layer, rows)
         each = self.write.node("Unsqueeze", [index, self.write.sizes(-1)], f"{name}.each")
         gate, up = (self._select_product(layer, f"expert_{role}", rows, each) for role in ("gate", "up"))
-        inner = self.write.node("Mul", [self.bend(f"{name}.", gate), up], f"{name}.inner")
+        gate, up = self._clamp(name, gate, up)
+        inner = self.write.node("Mul", [gate, up], f"{name}.inner")
         inner = self.write.node(
             "Reshape", [inner, self.write.sizes(-1, self.experts.inner)], f"{name}.inner.rows"
         )
@@ -52,6 +53,24 @@ class ExpertGraph:
         self.write.node("ReduceSum", [weighted, self.write.sizes(1)], f"{name}.sum", keepdims=0)
         shape = self.write.node("Shape", [x], f"{name}.shape")
         return self.write.node("Reshape", [f"{name}.sum", shape], name)
+
+    def _clamp(self, name: str, gate: str, up: str) -> tuple[str, str]:
+        """Return the function of gates, and values, within bounds where there are any."""
+        experts, number = self.experts, self.write.composer.constant
+        if experts.limit:
+            least, most = (
+                number(f"{name}.{key}", np.float32(sign * experts.limit))
+                for key, sign in (("least", -1), ("most", 1))
+            )
+            gate = self.write.node("Clip", [gate, "", most], f"{name}.gate.clamped")
+            up = self.write.node("Clip", [up, least, most], f"{name}.up.clamped")
+        if experts.offset:
+            up = self.write.number("Add", up, experts.offset, f"{name}.up.moved")
+        if not experts.slope:
+            return self.bend(f"{name}.", gate), up
+        slope = self.write.number("Mul", gate, experts.slope, f"{name}.slope")
+        sigmoid = self.write.node("Sigmoid", [slope], f"{name}.sigmoid")
+        return self.write.node("Mul", [gate, sigmoid], f"{name}.swish"), up
 
     def _router(self, layer: int, rows: str) -> tuple[str, str]:
         """Return the weights of each row's experts, and which they are, [rows, chosen]."""
@@ -113,8 +132,10 @@ class ExpertGraph:
         """Multiply rows by the matrices of all experts; keep the outputs of those that `index` chooses."""
         y = f"{layer}.{role}"
         self.write.linear(rows, f"{y}.all", self.encode(role, layer, self.weights.experts(role, layer)))
-        apart = self.write.node(
-            "Reshape", [f"{y}.all", self.write.sizes(0, self.experts.count, -1)], f"{y}.apart"
-        )
+        every = f"{y}.all"
+        if self.experts.has_biases:
+            biases = self.write.composer.constant(f"{y}.bias", self.weights.expert_biases(role, layer))
+            every = self.write.node("Add", [every, biases], f"{y}.biased")
+        apart = self.write.node("Reshape", [every, self.write.sizes(0, self.experts.count, -1)], f"{y}.apart")
         self.write.node("GatherND", [apart, index], y, batch_dims=1)
         return y

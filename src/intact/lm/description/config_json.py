@@ -31,7 +31,7 @@ _CLASSES = ("ForCausalLM", "LMHeadModel", "Model", "TextModel", "TextForCausalLM
 _SIZE, _LONGEST = 2**24, 2**31 - 1
 _TAKEN_OVER = (
     "is_layer_norm", "has_norm_weights", "has_norm_biases", "inner_norms", "embedding_norm", "qk_norm_biases",
-    "norms_rotated", "is_gated", "learned_positions", "position_offset",
+    "norms_rotated", "has_sinks", "is_gated", "learned_positions", "position_offset",
 )  # fmt: skip
 """Attributes that a decoder has from its family."""
 

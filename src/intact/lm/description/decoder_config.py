@@ -30,6 +30,10 @@ class Experts:
         groups, chosen_groups: Experts are chosen from the groups whose two best scores add up to most.
         shared: Width of an MLP that all tokens have beside; 0: none.
         gates_shared: Its output is multiplied by a sigmoid of a product.
+        has_biases: The layers of experts add.
+        limit: Gates are at most it, and values lie between its negative and it; 0: anywhere.
+        slope: The function of gates is ``x sigmoid(slope x)``; 0: that of MLPs.
+        offset: What is added to values.
     """
 
     layers: frozenset[int]
@@ -44,6 +48,10 @@ class Experts:
     chosen_groups: int = 1
     shared: int = 0
     gates_shared: bool = False
+    has_biases: bool = False
+    limit: float = 0.0
+    slope: float = 0.0
+    offset: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,7 @@ class DecoderConfig:
         qk_norm_biases: These norms add.
         norms_rotated: Queries and keys are normed behind the rotation.
         norm_offset: What is added to the weights of norms.
+        has_sinks: Each head has one, see `numerics.cached_attention`.
         embedding_scale, residual_scale: Of embeddings, and of what attention and MLP add.
         activation: The function of MLPs: a name in `numerics.FUNCTIONS`, "linear" for none, "relu2" for the
             square of relu, or "quick_gelu" for x sigmoid(1.702 x).
@@ -152,6 +161,7 @@ class DecoderConfig:
     embedding_norm: bool = False
     qk_norm_biases: bool = False
     norms_rotated: bool = False
+    has_sinks: bool = False
     is_gated: bool = True
     learned_positions: bool = False
     position_offset: int = 0

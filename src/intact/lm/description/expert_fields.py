@@ -72,8 +72,17 @@ class _ExpertReader:
             self._layers(layers), self._count(), self._integer(family.chosen), size, family.scores,
             family.has_correction, self._normalizes(),
             self._fields.number(family.scale, self._usual(family.scale)) if family.scale else 1.0,
-            groups, chosen_groups, self._shared_width(size), family.gates_shared,
+            groups, chosen_groups, self._shared_width(size), family.gates_shared, family.has_biases,
+            *(self._clamps() if family.is_clamped else ()),
         )  # fmt: skip
+
+    def _clamps(self) -> tuple[float, float, float]:
+        """Return the limit of gates and values, the slope of gates and the offset of values."""
+        self._fields.require("hidden_act", ("silu",), "transformers does not read it")
+        limit, slope = (
+            self._fields.number(key, self._usual(key), least=1e-6) for key in ("swiglu_limit", "swiglu_alpha")
+        )
+        return limit, slope, 1.0
 
     def _usual(self, key: str) -> int | None:
         return self._family.usual.get(key)

@@ -54,6 +54,8 @@ class RotaryReader:
             both = set(fields.take("rope_scaling").items()) <= set(fields.take("rope_parameters").items())
             if not both:
                 raise fields.contradiction("rope_scaling", "rope_parameters says otherwise", "one of them")
+        if inner is None and old is None and self._family.rope:
+            inner = MetadataFields(dict(self._family.rope), fields.file)
         return self._read_rotation(inner or old, self._name("rope_theta"), self._family.rope_base)
 
     def _name(self, key: str) -> str:

@@ -92,7 +92,7 @@ def cache_reals(cache: NDArray[Any]) -> Reals:
 
 def cached_attention(
     q: ArrayLike, keys: NDArray[Any], values: NDArray[Any], before: Counts,
-    scale: float, window: int = 0, softcap: float = 0.0,
+    scale: float, window: int = 0, softcap: float = 0.0, sinks: ArrayLike | None = None,
 ) -> Reals:  # fmt: skip
     """Compute ``softmax(q k * scale) v`` over each token's own and all earlier ones. NORMATIVE.
 
@@ -107,10 +107,12 @@ def cached_attention(
         scale: Rounded to float32.
         window: So many tokens, its own included, each attends to; 0: all.
         softcap: c of ``c * tanh(x * fl32(scale / c))`` in place of ``x * scale``; 0: none.
+        sinks: Reals [heads]: behind the scores of a head, one more that the softmax counts, and that has no
+            value; None: none.
     Returns:
         float32 [batch, tokens, heads, value size].
     Source: "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints";
-    "Longformer" (windows); Gemma 2 (cap).
+    "Longformer" (windows); Gemma 2 (cap); gpt-oss (sinks).
 
     Rule N72.
     """
@@ -123,9 +125,11 @@ def cached_attention(
         reach = slice(max(0, end - window) if window else 0, end)
         scores = float_product(q[row, token, None, head], keys[row, head // group, reach].T)
         if softcap:
-            cap = np.float32(softcap)
-            weights = softmax(tanh(scores * np.float32(scale / softcap)) * cap)
+            scores = tanh(scores * np.float32(scale / softcap)) * np.float32(softcap)
         else:
-            weights = softmax(scores, gain=scale)
+            scores = scores * np.float32(scale)
+        if sinks is not None:
+            scores = np.append(scores, to_float32(sinks)[head, None, None], axis=1)
+        weights = softmax(scores)[:, : reach.stop - reach.start]
         y[row, token, head] = float_product(weights, values[row, head // group, reach])[0]
     return y

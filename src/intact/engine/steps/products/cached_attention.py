@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from numpy.typing import NDArray
 
@@ -13,7 +13,7 @@ from intact.engine.steps.base.run import Run
 from intact.engine.steps.base.sizes import Sizes, mismatch
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import Shape
-from intact.engine.steps.base.wiring import Operand, Read, Write
+from intact.engine.steps.base.wiring import Const, Operand, Read, Write
 from intact.engine.steps.elements.rotary import check_last, check_room
 from intact.numerics import SCALE_BYTES
 
@@ -32,7 +32,7 @@ class CachedAttention(Step):
         keys, values: float32 or float16 [batch, kv_heads, room, size], or int8 with the scale of each head
             behind its codes (`numerics.write_cache`); those of the past likewise.
         y: float32 [batch, tokens, heads * size of a value].
-        scale, softcap: As in `numerics.cached_attention`.
+        scale, softcap, sinks: As in `numerics.cached_attention`.
         window: Tokens that each attends to, its own included; 0: all.
     """
 
@@ -51,6 +51,7 @@ class CachedAttention(Step):
     past_values: Read = ""
     softcap: float = 0.0
     window: int = 0
+    sinks: Annotated[str, Const("float32", 1)] = ""
 
     rules = """
         floats(q, k, v, y)
@@ -64,6 +65,7 @@ class CachedAttention(Step):
         0 < kv_heads and 0 < heads <= 2 ** 24 and heads % kv_heads == 0 | as many heads for each head of keys
         0 <= window < 2 ** 31 | 0 or more tokens
         softcap >= 0 | 0 or more
+        not sinks or sinks[0] == heads | a number for each head
     """
 
     def output_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
@@ -116,7 +118,7 @@ class CachedAttention(Step):
         keys, values = caches
         y = numerics.cached_attention(
             q.reshape(batch, tokens, self.heads, q.shape[2] // self.heads), keys, values, before,
-            self.scale, self.window, self.softcap,
+            self.scale, self.window, self.softcap, run.array(self.sinks) if self.sinks else None,
         )  # fmt: skip
         run.bind(self.y, y.reshape(batch, tokens, -1))
         run.bind(self.keys, keys)

@@ -23,6 +23,11 @@ class ExpertFamily:
         layers: How layers with experts are named: "all", "first" (behind `first_k_dense_replace`), "types"
             (`mlp_layer_types`), "steps" (`decoder_sparse_step` and `mlp_only_layers`) or "interval"
             (`moe_layer_interval` and the first and the last one).
+        is_clamped: `swiglu_limit` bounds gates and values, `swiglu_alpha` is the slope of gates, and one is
+            added to values.
+        has_biases: Experts have biases.
+        rows_alternate: A tensor of gates and values has a row of each in turn, not one half of each.
+        turned: Files hold floats of all experts as [experts, inputs, outputs].
         usual: Values that transformers takes where config.json does not have a field.
     """
 
@@ -37,6 +42,10 @@ class ExpertFamily:
     shared: str = ""
     gates_shared: bool = False
     layers: str = "all"
+    is_clamped: bool = False
+    has_biases: bool = False
+    rows_alternate: bool = False
+    turned: bool = False
     usual: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -58,6 +67,7 @@ class DecoderFamily:
         tensors: Names of tensors by role, where they are not those of Llama.
         norm_tensors: Names of the tensors of norms, by where norms stand.
         rope_base: Of the rotation, where config.json says none; 0: it has to.
+        rope: What `rope_parameters` hold where config.json has none.
         local_rope: Of layers with a window that have a rotation of their own, the field of its base, "" for
             none, and the value without.
         rotary_share: Of a head, that rotates by default.
@@ -78,7 +88,7 @@ class DecoderFamily:
         turned: Whether files hold weights as [inputs, outputs].
         is_layer_norm, has_norm_weights, has_norm_biases, norms, is_gated, learned_positions, position_offset,
         embedding_norm, interleaved, reverses, qk_norm, qk_norm_biases, norms_rotated, norm_offset,
-        inner_norms: As `DecoderConfig`.
+        inner_norms, has_sinks: As `DecoderConfig`.
     """
 
     name: str
@@ -92,6 +102,7 @@ class DecoderFamily:
     tensors: Mapping[str, str] = field(default_factory=dict)
     norm_tensors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rope_base: float = 10000.0
+    rope: Mapping[str, Any] = field(default_factory=dict)
     local_rope: tuple[str, float] | None = None
     rotary_share: float = 1.0
     has_partial_rotary: bool = False
@@ -114,6 +125,7 @@ class DecoderFamily:
     qk_norm_biases: bool = False
     norms_rotated: bool = False
     inner_norms: bool = False
+    has_sinks: bool = False
     norm_offset: float = 0.0
     scales_embedding: bool = False
     window_period: int = 0

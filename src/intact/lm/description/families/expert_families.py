@@ -102,6 +102,23 @@ EXPERT_FAMILIES = (
         ),
     ),
     DecoderFamily(
+        "gpt_oss", "GptOss", NO_BIASES | SLIDING | {
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
+            "head_dim": 64, "sliding_window": 128, "attention_bias": True,
+        }, rope_base=150000.0, rope={
+            "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+            "original_max_position_embeddings": 4096,
+        }, window_period=2, has_sinks=True, biases=frozenset(("router",)),
+        unread=("initial_context_length", "experts_per_token"), tensors={"router": f"{LAYER}mlp.router"},
+        experts=ExpertFamily(
+            ("num_local_experts", "num_experts"), inner="intermediate_size", scores="chosen",
+            is_clamped=True, has_biases=True, rows_alternate=True, turned=True, usual={
+                "num_experts_per_tok": 4, "num_local_experts": 128, "swiglu_limit": 7.0,
+                "swiglu_alpha": 1.702,
+            },
+        ),
+    ),
+    DecoderFamily(
         "minimax_m2", "MiniMaxM2", NO_BIASES | {
             "max_position_embeddings": 196608, "num_key_value_heads": 8,
             "head_dim": 128,

@@ -46,9 +46,20 @@ def lower_group_query(builder: PlanBuilder, node: Node) -> None:
     step = CachedAttention(
         *who(node), q, k, v, last.name, y, keys, values, form.num_heads, form.kv_num_heads,
         form.scale or 1 / sqrt(size), pasts[0] or "", pasts[1] or "", form.softcap,
-        max(form.local_window_size, 0),
+        max(form.local_window_size, 0), _sinks(builder, node, form),
     )  # fmt: skip
     builder.add(step, node)
+
+
+def _sinks(builder: PlanBuilder, node: Node, form: ops.GroupQueryAttention) -> str:
+    """Hold the sinks of a node; "" where it has none."""
+    if input_of(node, 11) is not None:
+        sinks = builder.constant(input_of(node, 11), "what its heads' sinks are").astype(np.float32)
+    elif form.smooth_softmax:
+        sinks = np.zeros(form.num_heads, np.float32)
+    else:
+        return ""
+    return builder.hold(f"{node.name}.sinks", sinks)
 
 
 def _projections(builder: PlanBuilder, node: Node, form: ops.GroupQueryAttention) -> list[str]:
