@@ -31,6 +31,7 @@ from intact.cli.verbs import (
 )
 from intact.cli.verbs import build as build_plan
 from intact.cli.verbs.models import embed
+from intact.cli.verbs.tensorrt import migrate
 from intact.processes import untrusted_files
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -50,6 +51,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "verify": verify.run,
     "report": report.run,
     "kernels": kernels.run,
+    "migrate": migrate.run,
     "trtexec": trtexec.run,
 }
 COMMANDS = {"trtexec": TrtexecCommand}

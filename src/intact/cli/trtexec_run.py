@@ -98,6 +98,8 @@ def execute(request: Request) -> None:
 
 def _build(request: Request, onnx: Path, logger: trt.ILogger) -> bytes:
     from intact import trt
+    from intact.calib import TrtCache
+    from intact.trt.building import calibrator_of_cache
 
     builder = trt.Builder(logger)
     network, config = builder.create_network(), builder.create_builder_config()
@@ -116,7 +118,7 @@ def _build(request: Request, onnx: Path, logger: trt.ILogger) -> bytes:
             raise QuantValueError("--builderFlag", repr(name), "a name of trt.BuilderFlag", "correct it")
         config.set_flag(trt.BuilderFlag[name])
     if request.calib is not None:
-        config.int8_calibrator = _cache_calibrator(request.calib)
+        config.int8_calibrator = calibrator_of_cache(TrtCache.load(request.calib))
     _add_profile(request, builder, network, config)
     _pin(network, config, _pins(request.layer_precisions), request.precision_constraints)
     times = request.timing_cache
@@ -166,23 +168,6 @@ def _add_profile(
         for name in ends[1]:
             profile.set_shape(name, *(end[name] for end in ends))
         config.add_optimization_profile(profile)
-
-
-def _cache_calibrator(path: Path) -> trt.IInt8Calibrator:
-    """Return a calibrator that has a cache and no data."""
-    from intact import trt
-    from intact.calib import TrtCache
-    from intact.trt.building import TABLES
-
-    kinds = (trt.IInt8EntropyCalibrator2, trt.IInt8MinMaxCalibrator, trt.IInt8EntropyCalibrator)
-    kind = {TABLES[k.ALGORITHM]: k for k in kinds}[TrtCache.load(path).algorithm]
-    methods: dict[str, Any] = {
-        "get_batch_size": lambda self: 1,
-        "get_batch": lambda self, names: None,
-        "read_calibration_cache": lambda self: read_bytes(path),
-    }
-    calibrator: trt.IInt8Calibrator = type("CacheCalibrator", (kind,), methods)()
-    return calibrator
 
 
 def _pins(text: str) -> dict[str, trt.DataType]:

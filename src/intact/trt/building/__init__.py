@@ -1,7 +1,7 @@
 """Inputs of a builder: configuration, calibrators, ONNX files."""
 
-from intact.trt.building.calibrators import TABLES
+from intact.trt.building.calibrators import calibrator_of_cache
 
 __all__ = [
-    "TABLES",
+    "calibrator_of_cache",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from intact.ptq.stages import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.trt.base.enums import CalibrationAlgoType
 from intact.trt.base.itensor import Sizes, at_address, is_address
+from intact.trt.building.build_observers import OBSERVERS
 from intact.trt.network import INetworkDefinition
 from intact.trt.plugins.split_at_plugins import before_plugins
 
@@ -129,6 +130,19 @@ def method_of(calibrator: IInt8Calibrator) -> tuple[str, dict[str, Any]]:
         legacy.get_regression_cutoff()
         return "percentile", {"percentile": 100.0 * legacy.get_quantile()}
     return "entropy", {}
+
+
+def calibrator_of_cache(cache: TrtCache) -> IInt8Calibrator:
+    """Return a calibrator that has a cache and no data."""
+    kinds = (IInt8EntropyCalibrator2, IInt8MinMaxCalibrator, IInt8EntropyCalibrator)
+    kind = {TABLES[k.ALGORITHM]: k for k in kinds}[cache.algorithm]
+    methods: dict[str, Any] = {
+        "get_batch_size": lambda self: 1,
+        "get_batch": lambda self, names: None,
+        "read_calibration_cache": lambda self: cache.to_text().encode(),
+    }
+    calibrator: IInt8Calibrator = type("CacheCalibrator", (kind,), methods)()
+    return calibrator
 
 
 def table_of(
@@ -268,11 +282,12 @@ def _batches(
             )
             for t, item in zip(network.inputs, answer, strict=True)
         }
-        if not implicit:
-            yield arrays
-            continue
-        for sample in range(size):
-            yield {name: array[sample] for name, array in arrays.items()}
+        samples = range(size) if implicit else [slice(None)]
+        for sample in samples:
+            feeds = {name: array[sample] for name, array in arrays.items()}
+            for observer in OBSERVERS:
+                observer.on_batch(feeds)
+            yield feeds
     if count == 0:
         raise CalibrationError(
             f"{type(calibrator).__name__}.get_batch", "no batch", "at least one",

@@ -1,8 +1,9 @@
 """Implicit quantization: ranges from a calibrator, and int8 or float for each layer by measuring both.
 
 Three engines are compared: every layer in int8 that has ranges, none, and a mixture without the layers that
-were faster in float. The fastest is taken. Times go into the timing cache and are taken from it, so that a
-second build with the cache makes the same choice, and the same bytes, without running anything.
+were faster in float. The fastest is taken; where `builder_optimization_level` is 0, the first. Times go into
+the timing cache and are taken from it, so that a second build with the cache makes the same choice, and the
+same bytes, without running anything.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from intact.ptq.stages import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.timings import processor
 from intact.trt.base.enums import BuilderFlag, DataType
+from intact.trt.building.build_observers import OBSERVERS
 from intact.trt.building.build_record import LayerChoice
 from intact.trt.building.calibrators import table_of
 from intact.trt.building.config import IBuilderConfig, ITimingCache
@@ -75,6 +77,8 @@ def implicit_plan(
             while more := _in_the_way(model, done.result.model, floats, integers):
                 floats += more
                 done = quantize([])
+        for observer in OBSERVERS:
+            observer.on_build(model, TrtCache(scales), floats)
     except (CalibrationError, NothingToQuantizeError) as error:
         if config.int8_calibrator is not None and isinstance(error, CalibrationError):
             raise
@@ -85,6 +89,14 @@ def implicit_plan(
             f"Missing scale and zero-point for tensor {name}, expect fall back to non-int8 implementation "
             "for any layer consuming or producing given tensor"
         )
+    if config.builder_optimization_level == 0:  # TensorRT takes the first kernel there, and times nothing
+        plan = lower(done.result.model)
+        why = "int8 where there are ranges: builder_optimization_level 0 times nothing"
+        choices = {
+            layer.name: LayerChoice("int8" if layer.precision == "int8" else "float32", why=why)
+            for layer in plan.layers
+        }
+        return choices, plan, nodes_on_floats(done.result.model)
     times = _Times(config, model, _feeds(network, config))
     return _Chooser(network, config, model, times, integers).choose(done, quantize)
 

@@ -24,6 +24,7 @@ from intact.trt.base.host_interfaces import ILogger, LogSeverity
 from intact.trt.base.itensor import ITensor
 from intact.trt.base.operation_enums import LayerType, layer_type_of
 from intact.trt.base.trt_object import Interface
+from intact.trt.building.build_observers import OBSERVERS
 from intact.trt.building.split_model import StoredModel
 from intact.trt.layers import ILayer
 from intact.trt.network import INetworkDefinition
@@ -241,6 +242,8 @@ class OnnxParser(KeepsErrors, Interface):
         if errors:
             return False
         self._adopt(parts, plugins.by_operator, bfloat16_values(model))
+        for observer in OBSERVERS:
+            observer.on_parse(source)
         return True
 
     def _overridden(self) -> list[str]:

@@ -1,0 +1,1 @@
+"""Verbs for people who deploy with TensorRT."""
