@@ -191,7 +191,7 @@ class _Editor:
         elif isinstance(node, ast.Dict):
             self._edit_dict(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            self._edit_path(node)
+            self._edit_path(node, node.value)
         elif isinstance(node, ast.BinOp):
             self._edit_flags(node)
 
@@ -313,8 +313,7 @@ class _Editor:
         ]  # fmt: skip
         self._replace(node, "{" + ", ".join(remaining) + "}", "the flags are gone: types stand in the graph")
 
-    def _edit_path(self, node: ast.Constant) -> None:
-        value = node.value
+    def _edit_path(self, node: ast.Constant, value: str) -> None:
         if self.onnx and value.replace("\\", "/").rpartition("/")[2] == self.onnx and "\n" not in value:
             folder = value[: len(value) - len(self.onnx)]
             self._replace(node, repr(folder + self.qdq), "the script reads the Q/DQ file")

@@ -130,8 +130,8 @@ def write_patch(old: bytes, new: bytes, name: str) -> str:
     if old == new:
         return ""
     sides = [io.BytesIO(data).readlines() for data in (old, new)]
-    texts = [[line.decode("utf-8", "surrogateescape") for line in side] for side in sides]
-    lines = difflib.unified_diff(*texts, f"a/{name}", f"b/{name}")
+    before, after = ([line.decode("utf-8", "surrogateescape") for line in side] for side in sides)
+    lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
