@@ -154,6 +154,9 @@ def figures(answers: Answers) -> dict[str, object]:
 def _record(answer: OutputAnswer | LayerAnswer) -> dict[str, object]:
     difference = answer.difference
     sides = {"difference": difference, "loss_before": answer.loss_before, "loss_after": answer.loss_after}
-    decibels = {f"{name}_db": d.decibels if d.compared and d.noise else None for name, d in sides.items()}
-    return {"compared": difference.compared, "differing": difference.differing,
-            "largest": difference.largest} | decibels  # fmt: skip
+    record: dict[str, object] = {
+        "compared": difference.compared, "differing": difference.differing, "largest": difference.largest,
+    }  # fmt: skip
+    for name, distance in sides.items():
+        record[f"{name}_db"] = distance.decibels if distance.compared and distance.noise else None
+    return record

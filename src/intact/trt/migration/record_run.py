@@ -92,7 +92,7 @@ def record(script: Path, arguments: Sequence[str], folder: Path) -> list[Recorde
     command = [sys.executable, "-c", start, str(folder), str(script), *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     status = subprocess.run(command, env=environment, stdout=sys.stderr.fileno(), check=False).returncode
-    builds = []
+    builds = list[RecordedBuild]()
     while (folder / _RECORD.format(len(builds))).is_file():
         builds.append(_read(folder, len(builds)))
     if not builds:
