@@ -90,7 +90,7 @@ LINES = {
     "src/intact/kernels": 1_400,
     "src/intact/lm": 16_600,
     "src/intact/numerics": 5_700,
-    "src/intact/ort": 4_150,
+    "src/intact/ort": 4_350,
     "src/intact/placement": 3_350,
     "src/intact/processes": 450,
     "src/intact/ptq": 14_300,

@@ -276,7 +276,9 @@ class ServedModel:
         self.record = replace(self.record, **{**findings, "state": "int8", "why": "", "help": ""})
         self.record.runs_until_engine = self._last["runs"]
         decibels = self.record.decibels
-        self._guard = Guard(self.rules, self.rules.accuracy if decibels is None else decibels)
+        self._guard = Guard(
+            self.rules, self.rules.accuracy if decibels is None else decibels, result.record.logits
+        )
         self._known_inputs = frozenset(self.record.known_inputs)
         if not self._known_inputs:
             self._tried_samples = None
@@ -339,7 +341,7 @@ class ServedModel:
 
 _FOUND = (
     "state", "why", "help", "candidate", "metric", "decibels", "agreement", "speedup", "guard_speedup",
-    "in_float", "infinite_inputs", "tries", "inputs", "known_inputs", "ruled_out", "gate",
+    "in_float", "logits", "infinite_inputs", "tries", "inputs", "known_inputs", "ruled_out", "gate",
 )  # fmt: skip
 
 

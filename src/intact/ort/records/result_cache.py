@@ -40,6 +40,7 @@ class ModelRecord:
         inputs: Different inputs that were seen before it was quantized.
         known_inputs: Checksums of the inputs of a program that repeats them: others are answered in float.
         in_float: Layers in float, and why.
+        logits: Outputs that a linear layer gives: they may be scores.
         infinite_inputs: Inputs that have had NaN or infinities in float, such as masks.
         ruled_out: Candidates that missed the gate before the program ended, each with the reason.
         gate: The policy that they missed.
@@ -70,6 +71,7 @@ class ModelRecord:
     ruled_out: list[str] = field(default_factory=list)
     gate: str = ""
     in_float: list[str] = field(default_factory=list)
+    logits: list[str] = field(default_factory=list)
     infinite_inputs: list[str] = field(default_factory=list)
     runs: int = 0
     engine_runs: int = 0

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import IntactError
+from intact.ort.trials.largest_scores import linear_outputs
 
 if TYPE_CHECKING:
     from intact.engine import Engine
@@ -22,6 +23,7 @@ Batch = Mapping[str, NDArray[Any]]
 _SECONDS = 1.5
 """The time that a comparison of speed takes, besides the first runs."""
 _LEAST_ROUNDS = 3
+_MOST_FIRST_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Candidate:
         outputs: Of the hold-out inputs.
         speedup: ONNX Runtime's time divided by the engine's; 0 where nothing was timed.
         in_float: Layers in float, and why, one a line.
+        logits: Outputs that a linear layer gives: they may be scores.
         failure: Why there is no engine.
     """
 
@@ -70,6 +73,7 @@ class Candidate:
     outputs: Sequence[Batch] = ()
     speedup: float = 0.0
     in_float: Sequence[str] = field(default_factory=tuple)
+    logits: Sequence[str] = field(default_factory=tuple)
     failure: str = ""
 
 
@@ -111,7 +115,9 @@ def _candidate(job: TrialJob, name: str, quantize: Callable[[], tuple[Any, list[
     outputs = [
         {key: results[key] for key in job.output_names} for results in (engine.run(b) for b in job.holdout)
     ]
-    return Candidate(name, engine, outputs, _speedup(job, engine) if job.is_timed else 0.0, in_float)
+    load_again = partial(compile, model, threads=job.threads)
+    speedup = _speedup(job, engine, load_again) if job.is_timed else 0.0
+    return Candidate(name, engine, outputs, speedup, in_float, linear_outputs(job.source))
 
 
 def _as_is(job: TrialJob) -> tuple[Any, list[str]]:
@@ -135,17 +141,27 @@ def _in_blocks(job: TrialJob) -> tuple[Any, list[str]]:
     return result.model, [f"{name}: {why}" for name, why in result.in_float.items()]
 
 
-def _speedup(job: TrialJob, engine: Engine) -> float:
+def _speedup(job: TrialJob, engine: Engine, load_again: Callable[[], Engine]) -> float:
     """Return ONNX Runtime's time divided by the engine's, on the hold-out inputs by turns.
 
     The first run with new shapes binds memory and may pack weights. It counts as often as the program's runs
-    have new shapes.
+    have new shapes, and is measured with several engines, as each has one such run alone.
+
+    Args:
+        job: What is run.
+        engine: The engine.
+        load_again: Gives another one of the same model.
     """
-    session = _float_session(job)
-    names = list(job.output_names)
-    runs = (lambda batch: session.run(names, dict(batch)), engine.run)
-    _ = [run(job.holdout[0]) for run in runs]  # weights are packed once
-    first = _seconds(runs, job.holdout)
+    names, begin = list(job.output_names), time.perf_counter()
+    firsts, runs = [], ()
+    for count in range(_MOST_FIRST_ROUNDS if job.new_shape_share else 1):
+        if count and time.perf_counter() - begin > _SECONDS:
+            break
+        session, engine = _float_session(job), load_again() if count else engine
+        runs = (partial(_run_session, session, names), engine.run)
+        _ = [run(job.holdout[0]) for run in runs]  # weights are packed once
+        firsts.append(_seconds(runs, job.holdout))
+    first = np.minimum.reduce(firsts)
     best, begin = first, time.perf_counter()
     for rounds in range(1000):
         if rounds >= _LEAST_ROUNDS and time.perf_counter() - begin > _SECONDS:
@@ -154,6 +170,10 @@ def _speedup(job: TrialJob, engine: Engine) -> float:
     share = job.new_shape_share
     expected = share * first.sum(axis=1) + (1 - share) * best.sum(axis=1)
     return float(expected[0] / max(expected[1], 1e-9))
+
+
+def _run_session(session: Any, names: Sequence[str], batch: Batch) -> Any:
+    return session.run(names, dict(batch))
 
 
 def _seconds(runs: Sequence[Callable[[Batch], Any]], batches: Sequence[Batch]) -> NDArray[np.float64]:

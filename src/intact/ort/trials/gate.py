@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.ort.policies import Policy
+from intact.ort.trials.largest_scores import LargestScores, is_distribution
 
 Arrays = Mapping[str, NDArray[Any]]
 
 LEAST_ROWS = 200
-"""Rows that are needed before a share of equal largest scores says anything about 99.5%."""
+"""Rows that are needed before a share of equal largest scores says anything about 99.7%."""
 LEAST_SCORE_DB = 12.0
 """Decibels below which equal largest scores are not enough: the scores themselves are read, too."""
+GATE_CHANGES = 0.75
+"""Changed answers, by expectation, that are too few to say anything about a share."""
 
 
 @dataclass
@@ -29,6 +32,8 @@ class OutputErrors:
         rows, equal_rows: Of scores: rows, and those whose largest value is where float has it.
         is_score: Whether all rows so far were scores: not negative, with a sum of 1.
         mismatch: What else differs: shape, dtype, integers, NaN; "" for nothing.
+        may_be_logits: Whether a linear layer gives the output.
+        scores: Rows of scores, and what becomes of their largest ones.
     """
 
     signal: float = 0.0
@@ -37,6 +42,8 @@ class OutputErrors:
     equal_rows: int = 0
     is_score: bool = True
     mismatch: str = ""
+    may_be_logits: bool = False
+    scores: LargestScores = field(default_factory=LargestScores)
 
     @property
     def decibels(self) -> float:
@@ -71,7 +78,21 @@ class OutputErrors:
             self.noise += float(np.sum((left - right) ** 2))
         if not math.isfinite(self.noise):
             self.mismatch = "NaN or infinities where float has none"
+            return
         self._add_scores(reference, candidate)
+        self.scores.add(reference, candidate, self.may_be_logits)
+
+    def count_changes(self, share: float, few: float) -> str:
+        """Return how many answers change, in words; "" where it is at most `share`, or no more than `few`.
+
+        Args:
+            share: Of the answers, 0 to 1.
+            few: Changes that say nothing yet.
+        """
+        changes, answers = self.scores.changes()
+        if changes <= max(few, share * answers):
+            return ""
+        return f"about {changes:.1f} of {answers} largest scores move"
 
     def _add_integers(self, reference: NDArray[Any], candidate: NDArray[Any]) -> None:
         """Count equal elements: labels, token ids, booleans; each is a row of its own."""
@@ -86,8 +107,7 @@ class OutputErrors:
             self.is_score = False
             return
         rows = reference.reshape(-1, reference.shape[-1])
-        sums = rows.sum(axis=1, dtype=np.float64)
-        if rows.min() < -1e-6 or float(np.abs(sums - 1).max()) > 1e-2:
+        if not is_distribution(rows):
             self.is_score = False
             return
         candidate_rows = candidate.reshape(rows.shape)
@@ -112,14 +132,23 @@ class Verdict:
     why: str = ""
 
 
-def compare_outputs(pairs: Sequence[tuple[Arrays, Arrays]], rules: Policy) -> Verdict:
-    """Compare runs: each pair is (outputs in float, outputs of the engine), by name."""
+def compare_outputs(
+    pairs: Sequence[tuple[Arrays, Arrays]], rules: Policy, logits: Collection[str] = ()
+) -> Verdict:
+    """Compare runs.
+
+    Args:
+        pairs: Of (outputs in float, outputs of the engine), by name.
+        rules: What they must have.
+        logits: Outputs that a linear layer gives.
+    """
     if rules.metric is not None:
         return _by_metric(pairs, rules)
     errors: dict[str, OutputErrors] = {}
     for reference, candidate in pairs:
         for name, array in reference.items():
-            errors.setdefault(name, OutputErrors()).add(array, candidate[name])
+            output = errors.setdefault(name, OutputErrors(may_be_logits=name in logits))
+            output.add(array, candidate[name])
     return verdict_of(errors, rules)
 
 
@@ -134,6 +163,8 @@ def verdict_of(errors: Mapping[str, OutputErrors], rules: Policy) -> Verdict:
         elif not _is_close(output, rules):
             scores = "" if output.agreement is None else f", {output.agreement:.2%} of largest scores equal"
             failures.append(f"output '{name}' has {output.decibels:.1f} dB{scores}")
+        elif why := output.count_changes(1 - rules.agreement, GATE_CHANGES):
+            failures.append(f"output '{name}' has {output.decibels:.1f} dB, but {why}")
     return Verdict(not failures, decibels, min(shares, default=None), "; ".join(failures[:3]))
 
 

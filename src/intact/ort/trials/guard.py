@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import median
 
 from intact.ort.policies import Policy
 from intact.ort.trials.gate import Arrays, OutputErrors, Verdict, compare_outputs
+from intact.ort.trials.largest_scores import LargestScores
 
 WINDOW = 8
 """Guarded runs that are looked at together."""
@@ -16,6 +18,9 @@ _WINDOW_SLACK_DB = 1.5
 """Decibels that so few runs may miss the gate by, which was measured on others."""
 _RUN_SLACK_DB = 6.0
 """Decibels that one run alone may miss it by."""
+_CHANGES = 1.5
+"""Changed answers, by expectation, that are too few in guarded runs; beyond, twice the policy's share."""
+_MOST_CHANGE_RUNS = 64
 _LONG_SECONDS = 0.25
 _SLOWNESS = 1.05
 """The engine's time relative to ONNX Runtime's, the median of a full window, from which on it is slower."""
@@ -43,14 +48,16 @@ class Guard:
     Args:
         rules: The program's policy.
         decibels: What the gate measured.
+        logits: Outputs that a linear layer gives.
     """
 
-    def __init__(self, rules: Policy, decibels: float) -> None:
-        self._rules = rules
+    def __init__(self, rules: Policy, decibels: float, logits: Collection[str] = ()) -> None:
+        self._rules, self._logits = rules, logits
         self._floor = min(rules.accuracy, decibels)
         self._next, self._gap = 1, 1
         self._longest_gap = rules.guard
         self._window: deque[dict[str, OutputErrors]] = deque(maxlen=WINDOW)
+        self._scores: dict[str, deque[LargestScores]] = {}
         self._metrics: deque[float] = deque(maxlen=WINDOW)
         self._ratios: deque[float] = deque(maxlen=WINDOW)
 
@@ -92,14 +99,25 @@ class Guard:
             return self._check_metric(compare_outputs([(reference, run.outputs)], self._rules))
         errors: dict[str, OutputErrors] = {}
         for name, array in reference.items():
-            errors[name] = OutputErrors()
+            errors[name] = OutputErrors(may_be_logits=name in self._logits)
             errors[name].add(array, run.outputs[name])
+            self._scores.setdefault(name, deque(maxlen=_MOST_CHANGE_RUNS)).append(errors[name].scores)
         self._window.append(errors)
         if why := self._why(errors, _RUN_SLACK_DB):
             return why
         if any(output.decibels < self._floor for output in errors.values()):
             self._next, self._gap = 0, 1  # suspicious: look at the next run
-        return self._why(self._sums(), _WINDOW_SLACK_DB) if len(self._window) >= _LEAST_WINDOW else ""
+        if len(self._window) < _LEAST_WINDOW:
+            return ""
+        return self._why(self._sums(), _WINDOW_SLACK_DB) or self._count_changes()
+
+    def _count_changes(self) -> str:
+        """Return why the answers of the last guarded runs are too different, "" where they are not."""
+        for name, scores in self._scores.items():
+            total = OutputErrors(scores=LargestScores().merge(scores))
+            if why := total.count_changes(2 * (1 - self._rules.agreement), _CHANGES):
+                return f"output '{name}': {why} on inputs of the program"
+        return ""
 
     def _check_metric(self, verdict: Verdict) -> str:
         self._metrics.append(verdict.decibels)

@@ -121,7 +121,7 @@ class ModelTrial:
         if result is None:
             return False
         outputs = [self._select(result.engine.run(sample.inputs)) for sample in self._holdout]
-        verdict = self._compare(outputs)
+        verdict = self._compare(outputs, record.logits)
         if verdict.is_close:
             self._swap(replace(result, outputs=self._outputs))
         return verdict.is_close
@@ -232,7 +232,7 @@ class ModelTrial:
             findings.reasons.append(f"{report.name}: {report.failure}")
             return None
         rules = self._model.rules
-        verdict = self._compare(report.outputs)
+        verdict = self._compare(report.outputs, report.logits)
         needed = least_speed(rules, self._model.identity.has_codes)
         words = [] if verdict.is_close else [verdict.why]
         if report.speedup < needed:
@@ -241,13 +241,13 @@ class ModelTrial:
         findings.record = replace(
             findings.record, candidate=report.name, metric=rules.metric_name, agreement=verdict.agreement,
             decibels=_finite(verdict.decibels), speedup=round(report.speedup, 4) or None,
-            in_float=report.in_float,
+            in_float=report.in_float, logits=report.logits,
         )  # fmt: skip
         return verdict
 
-    def _compare(self, outputs: list[Batch]) -> Verdict:
+    def _compare(self, outputs: list[Batch], logits: list[str]) -> Verdict:
         pairs = [(sample.outputs, result) for sample, result in zip(self._holdout, outputs, strict=True)]
-        return compare_outputs(pairs, self._model.rules)
+        return compare_outputs(pairs, self._model.rules, logits)
 
     def _select(self, outputs: Mapping[str, Any]) -> Batch:
         return {name: outputs[name] for name in self._outputs}

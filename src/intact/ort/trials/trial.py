@@ -32,6 +32,7 @@ class CandidateReport:
     name: str
     speedup: float
     in_float: list[str]
+    logits: list[str]
     failure: str
     outputs: list[Batch]
 
@@ -66,8 +67,8 @@ class ThreadTrial(RunningTrial):
             return None
         self._engine = candidate.engine
         return CandidateReport(
-            candidate.name, candidate.speedup, list(candidate.in_float), candidate.failure,
-            list(candidate.outputs),
+            candidate.name, candidate.speedup, list(candidate.in_float), list(candidate.logits),
+            candidate.failure, list(candidate.outputs),
         )  # fmt: skip
 
     def save(self, path: Path) -> str:

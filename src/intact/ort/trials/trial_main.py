@@ -31,7 +31,7 @@ def main() -> None:
     for candidate in candidates(job_of(job)):
         values = {
             "name": candidate.name, "speedup": candidate.speedup, "in_float": list(candidate.in_float),
-            "failure": candidate.failure,
+            "logits": list(candidate.logits), "failure": candidate.failure,
         }  # fmt: skip
         write_message(answers, Message(values, {"outputs": list(candidate.outputs)}))
         reply = replies.next()
