@@ -77,7 +77,7 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
 
 
 LINES = {
-    "benchmarks": 13_150,
+    "benchmarks": 14_150,
     "csrc": 43_600,
     "include": 500,
     "tests": 96_300,
@@ -90,7 +90,7 @@ LINES = {
     "src/intact/kernels": 1_400,
     "src/intact/lm": 16_600,
     "src/intact/numerics": 5_700,
-    "src/intact/ort": 4_350,
+    "src/intact/ort": 4_450,
     "src/intact/placement": 3_350,
     "src/intact/processes": 450,
     "src/intact/ptq": 14_300,

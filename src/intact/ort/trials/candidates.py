@@ -62,6 +62,7 @@ class Candidate:
         name: How it was quantized, in words.
         engine: What runs it; None: it could not be built.
         outputs: Of the hold-out inputs.
+        calibration_outputs: Of the others, where these are not the same.
         speedup: ONNX Runtime's time divided by the engine's; 0 where nothing was timed.
         in_float: Layers in float, and why, one a line.
         logits: Outputs that a linear layer gives: they may be scores.
@@ -71,6 +72,7 @@ class Candidate:
     name: str
     engine: Engine | None = None
     outputs: Sequence[Batch] = ()
+    calibration_outputs: Sequence[Batch] = ()
     speedup: float = 0.0
     in_float: Sequence[str] = field(default_factory=tuple)
     logits: Sequence[str] = field(default_factory=tuple)
@@ -112,12 +114,14 @@ def _candidate(job: TrialJob, name: str, quantize: Callable[[], tuple[Any, list[
 
     model, in_float = quantize()
     engine = compile(model, threads=job.threads)
-    outputs = [
-        {key: results[key] for key in job.output_names} for results in (engine.run(b) for b in job.holdout)
-    ]
+    outputs, calibration_outputs = (
+        [{key: results[key] for key in job.output_names} for results in map(engine.run, batches)]
+        for batches in (job.holdout, () if job.has_codes else job.calibration)
+    )
     load_again = partial(compile, model, threads=job.threads)
     speedup = _speedup(job, engine, load_again) if job.is_timed else 0.0
-    return Candidate(name, engine, outputs, speedup, in_float, linear_outputs(job.source))
+    logits = linear_outputs(job.source)
+    return Candidate(name, engine, outputs, calibration_outputs, speedup, in_float, logits)
 
 
 def _as_is(job: TrialJob) -> tuple[Any, list[str]]:

@@ -19,7 +19,7 @@ LEAST_ROWS = 200
 """Rows that are needed before a share of equal largest scores says anything about 99.7%."""
 LEAST_SCORE_DB = 12.0
 """Decibels below which equal largest scores are not enough: the scores themselves are read, too."""
-GATE_CHANGES = 0.75
+GATE_CHANGES = 0.6
 """Changed answers, by expectation, that are too few to say anything about a share."""
 
 
@@ -144,12 +144,25 @@ def compare_outputs(
     """
     if rules.metric is not None:
         return _by_metric(pairs, rules)
+    return verdict_of(_sum_errors(pairs, logits), rules)
+
+
+def count_changes(pairs: Sequence[tuple[Arrays, Arrays]], rules: Policy, logits: Collection[str] = ()) -> str:
+    """Return which output has too many changed answers, in words; "" for none: arguments as above."""
+    if rules.metric is not None:
+        return ""
+    errors = _sum_errors(pairs, logits)
+    whys = {name: output.count_changes(1 - rules.agreement, GATE_CHANGES) for name, output in errors.items()}
+    return "; ".join(f"output '{name}': {why}" for name, why in whys.items() if why)
+
+
+def _sum_errors(pairs: Sequence[tuple[Arrays, Arrays]], logits: Collection[str]) -> dict[str, OutputErrors]:
     errors: dict[str, OutputErrors] = {}
     for reference, candidate in pairs:
         for name, array in reference.items():
             output = errors.setdefault(name, OutputErrors(may_be_logits=name in logits))
             output.add(array, candidate[name])
-    return verdict_of(errors, rules)
+    return errors
 
 
 def verdict_of(errors: Mapping[str, OutputErrors], rules: Policy) -> Verdict:

@@ -21,6 +21,8 @@ _RUN_SLACK_DB = 6.0
 _CHANGES = 1.5
 """Changed answers, by expectation, that are too few in guarded runs; beyond, twice the policy's share."""
 _MOST_CHANGE_RUNS = 64
+_ANSWER_GAP = 8
+"""Runs between guarded ones while answers are still being counted."""
 _LONG_SECONDS = 0.25
 _SLOWNESS = 1.05
 """The engine's time relative to ONNX Runtime's, the median of a full window, from which on it is slower."""
@@ -58,6 +60,7 @@ class Guard:
         self._longest_gap = rules.guard
         self._window: deque[dict[str, OutputErrors]] = deque(maxlen=WINDOW)
         self._scores: dict[str, deque[LargestScores]] = {}
+        self._needs_answers = False
         self._metrics: deque[float] = deque(maxlen=WINDOW)
         self._ratios: deque[float] = deque(maxlen=WINDOW)
 
@@ -66,7 +69,7 @@ class Guard:
         if number < self._next:
             return False
         self._next = number + self._gap
-        self._gap = min(2 * self._gap, self._longest_gap)
+        self._gap = min(2 * self._gap, _ANSWER_GAP if self._needs_answers else self._longest_gap)
         return True
 
     def note_seconds(self, run: GuardedRun, seconds: float) -> None:
@@ -112,9 +115,16 @@ class Guard:
         return self._why(self._sums(), _WINDOW_SLACK_DB) or self._count_changes()
 
     def _count_changes(self) -> str:
-        """Return why the answers of the last guarded runs are too different, "" where they are not."""
-        for name, scores in self._scores.items():
-            total = OutputErrors(scores=LargestScores().merge(scores))
+        """Return why the answers of the last guarded runs are too different, "" where they are not.
+
+        More runs are guarded while there are fewer answers than the policy's share of changed ones tells.
+        """
+        enough = 1 / max(1 - self._rules.agreement, 1e-3)
+        totals = {
+            name: OutputErrors(scores=LargestScores().merge(scores)) for name, scores in self._scores.items()
+        }
+        self._needs_answers = any(0 < total.scores.changes()[1] < enough for total in totals.values())
+        for name, total in totals.items():
             if why := total.count_changes(2 * (1 - self._rules.agreement), _CHANGES):
                 return f"output '{name}': {why} on inputs of the program"
         return ""

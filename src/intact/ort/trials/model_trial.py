@@ -20,7 +20,7 @@ from intact.ort.session_signature import SessionSignature
 from intact.ort.trials.array_messages import Batch
 from intact.ort.trials.candidates import TrialJob, describe_error
 from intact.ort.trials.engine_results import TrialResult, least_speed, load_result, meets
-from intact.ort.trials.gate import Verdict, compare_outputs
+from intact.ort.trials.gate import Verdict, compare_outputs, count_changes
 from intact.ort.trials.samples import RunSample, SampleStore, split_holdout
 from intact.ort.trials.trial import CandidateReport, ProcessTrial, RunningTrial, TimeLimit, start_trial
 
@@ -233,6 +233,8 @@ class ModelTrial:
             return None
         rules = self._model.rules
         verdict = self._compare(report.outputs, report.logits)
+        if verdict.is_close and (why := self._count_changes(report)):
+            verdict = replace(verdict, is_close=False, why=why)
         needed = least_speed(rules, self._model.identity.has_codes)
         words = [] if verdict.is_close else [verdict.why]
         if report.speedup < needed:
@@ -248,6 +250,15 @@ class ModelTrial:
     def _compare(self, outputs: list[Batch], logits: list[str]) -> Verdict:
         pairs = [(sample.outputs, result) for sample, result in zip(self._holdout, outputs, strict=True)]
         return compare_outputs(pairs, self._model.rules, logits)
+
+    def _count_changes(self, report: CandidateReport) -> str:
+        """Return why the answers of all samples, not of the few hold-out ones alone, are too different."""
+        samples = [*self._holdout, *self._calibration]
+        pairs = [
+            (sample.outputs, outputs)
+            for sample, outputs in zip(samples, [*report.outputs, *report.calibration_outputs], strict=False)
+        ]
+        return count_changes(pairs, self._model.rules, report.logits)
 
     def _select(self, outputs: Mapping[str, Any]) -> Batch:
         return {name: outputs[name] for name in self._outputs}

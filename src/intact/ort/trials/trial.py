@@ -35,6 +35,7 @@ class CandidateReport:
     logits: list[str]
     failure: str
     outputs: list[Batch]
+    calibration_outputs: list[Batch]
 
 
 class RunningTrial(ABC):
@@ -68,7 +69,7 @@ class ThreadTrial(RunningTrial):
         self._engine = candidate.engine
         return CandidateReport(
             candidate.name, candidate.speedup, list(candidate.in_float), list(candidate.logits),
-            candidate.failure, list(candidate.outputs),
+            candidate.failure, list(candidate.outputs), list(candidate.calibration_outputs),
         )  # fmt: skip
 
     def save(self, path: Path) -> str:
@@ -116,7 +117,8 @@ class ProcessTrial(RunningTrial):
         message = self._answer()
         if message is None or "end" in message.values:
             return None
-        return CandidateReport(**message.values, outputs=list(message.batches["outputs"]))
+        outputs = {name: list(batches) for name, batches in message.batches.items()}
+        return CandidateReport(**message.values, **outputs)
 
     def save(self, path: Path) -> str:
         self._tell(Message({"path": str(path)}))

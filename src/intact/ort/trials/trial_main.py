@@ -33,7 +33,8 @@ def main() -> None:
             "name": candidate.name, "speedup": candidate.speedup, "in_float": list(candidate.in_float),
             "logits": list(candidate.logits), "failure": candidate.failure,
         }  # fmt: skip
-        write_message(answers, Message(values, {"outputs": list(candidate.outputs)}))
+        batches = {name: list(getattr(candidate, name)) for name in ("outputs", "calibration_outputs")}
+        write_message(answers, Message(values, batches))
         reply = replies.next()
         if "path" in reply and candidate.engine is not None:
             try:
