@@ -7,11 +7,11 @@
 
 Each package is called through its public interface, in a process of its own, with an empty cache, on inputs
 that are drawn in `door_packages/inputs.py`. Rounds by turns go through the door and to ONNX Runtime alone.
-Printed for each: what became of its models, the time of its sessions relative to ONNX Runtime's (the median of
-`TIMED` rounds), how much of its results is that of float (letters of texts, words, labels, or decibels), runs
-until the engine answers, memory, and why models stayed in float. --record stores the rows of these packages
-in `results/door.json`, which docs/benchmarks.md shows. A package that cannot be installed beside the others
-gets a folder of its own: `pip install --target FOLDER NAME`, and ``--path FOLDER``.
+Printed for each: the time of its sessions relative to ONNX Runtime's (the median of `TIMED` rounds), how much
+of its results is that of float (letters of texts, words, labels, or decibels), memory, what became of its
+models, runs until the engine answers, and why models stayed in float. --record stores the rows of these
+packages in `results/door.json`, which docs/benchmarks.md shows. A package that cannot be installed beside the
+others gets a folder of its own: `pip install --target FOLDER NAME`, and ``--path FOLDER``.
 
 --tests runs the tests of packages' source distributions, which lie unpacked below SOURCES, with and without
 the door, and prints both counts.
@@ -45,7 +45,7 @@ WATCHED, TIMED, REPEATS, COMPARED = 60, 15, 3, 60
 """Rounds at most until models are quantized, rounds that are timed, all with inputs of their own, how often
 each is timed (the least time counts), and rounds whose results are compared."""
 WATCH_SECONDS, COMPARE_SECONDS, PACKAGE_SECONDS = 300, 60, 560
-"""No further round begins to wait for quantizing, or to be compared; after the last, the package is given up."""
+"""After which no round begins to wait for quantizing, none to be compared, and the package is given up."""
 
 
 def run_package(name: str, has_door: bool) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _settle(work: Any, has_door: bool) -> None:
 
 
 def agreement(plain: Sequence[Any], door: Sequence[Any]) -> str:
-    """Return how much of two lists of results is equal, in words: decibels of floats, else a share of parts."""
+    """Return how much of two lists of results is equal: decibels of floats, else a share of parts."""
     if all(isinstance(result, list) and all(isinstance(v, float) for v in result) for result in plain):
         sizes = [len(result) for result in plain]
         if sizes == [len(result) for result in door]:
@@ -168,9 +168,8 @@ def row_of(name: str, plain: dict[str, Any], door: dict[str, Any]) -> list[str]:
     models = "; ".join(_model_words(record, several) for record in records)
     ratio = door["seconds"] / max(door["plain"], 1e-9)
     memory = f"{door['mebibytes']:.0f} ({plain['mebibytes']:.0f})"
-    return [
-        name, PACKAGES[name].task, f"{ratio:.2f}", f"{1e3 * door['plain']:.1f}", door["agreement"], memory, models,
-    ]  # fmt: skip
+    times = [f"{ratio:.2f}", f"{1e3 * door['plain']:.1f}"]
+    return [name, PACKAGES[name].task, *times, door["agreement"], memory, models]
 
 
 def _model_words(record: dict[str, Any], several: bool) -> str:
@@ -186,8 +185,10 @@ def record_rows(rows: list[list[str]], options: argparse.Namespace) -> None:
     from intact.timings import processor
 
     content = json.loads(RESULT.read_text(encoding="utf-8"))
-    columns = ["package", "task", "of ONNX Runtime's time", "ms a round in ONNX Runtime", "results", "MiB (without)",
-               "models"]  # fmt: skip
+    columns = [
+        "package", "task", "of ONNX Runtime's time", "ms a round in ONNX Runtime", "results", "MiB (without)",
+        "models",
+    ]  # fmt: skip
     stored = content["rows"] if content["columns"] == columns else []
     merged = {row[0]: row for row in stored} | {row[0]: row for row in rows}
     content["rows"] = [merged[name] for name in PACKAGES if name in merged]
@@ -198,8 +199,8 @@ def record_rows(rows: list[list[str]], options: argparse.Namespace) -> None:
     content["versions"] = {name: metadata.version(name) for name in ("onnxruntime", "numpy")}
     distributions = {PACKAGES[row[0]].requirements.split()[0].split("==")[0] for row in content["rows"]}
     summary = (
-        f"{len(times)} uses of {len(distributions)} packages, unedited, through their public interfaces: geometric mean"
-        f" of times {geometric_mean(times):.2f}, largest {max(times):.2f}."
+        f"{len(times)} uses of {len(distributions)} packages, unedited, through their public interfaces:"
+        f" geometric mean of times {geometric_mean(times):.2f}, largest {max(times):.2f}."
     )
     notes = [note for note in content["notes"] if "geometric mean" not in note.lower()]
     content["notes"] = [summary, *notes]

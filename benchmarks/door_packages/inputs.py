@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,10 @@ WORDS = [
     "invoice", "total", "amount", "date", "paper", "water", "2024", "signal", "noise", "winter", "garden",
     "17:45", "model", "river",
 ]  # fmt: skip
+SENTENCES: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("sentences.json").read_text(encoding="utf-8")
+)
+"""Plain sentences by language, and names."""
 
 
 def text_image(seed: int, width: int = 480, height: int = 160, lines: int = 3) -> np.ndarray:

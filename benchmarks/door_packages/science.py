@@ -29,7 +29,7 @@ def minimol() -> Work:
 
 
 def brain_waves(seed: int, channels: int, seconds: float, rate: int) -> np.ndarray:
-    """Return noise that falls with frequency, with bursts at 10 to 14 Hz: [channels, samples] in microvolts."""
+    """Return [channels, samples] in microvolts: falling noise, and bursts at 10 to 14 Hz."""
     rng = np.random.default_rng(seed)
     samples = int(seconds * rate)
     spectrum = np.fft.rfft(rng.standard_normal((channels, samples)))
@@ -87,7 +87,7 @@ def malviz() -> Work:
             path = Path(folder) / "program.exe"
             path.write_bytes(content)
             result = scan_file(path)
-        return [str(result[name]) for name in sorted(result) if isinstance(result[name], str) and "path" not in name
-                and "file" not in name]  # fmt: skip
+        words = {name: value for name, value in result.items() if isinstance(value, str)}
+        return [words[name] for name in sorted(words) if "path" not in name and "file" not in name]
 
     return work
