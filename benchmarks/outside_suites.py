@@ -1,4 +1,4 @@
-"""Reruns suites that others wrote for TensorRT and its toolkit, and compares with the counts that are stored.
+"""Reruns suites that others wrote, and compares with the counts that are stored.
 
     python benchmarks/outside_suites.py                          # lists the suites, and what each needs
     python benchmarks/outside_suites.py node_tests
@@ -76,6 +76,11 @@ SUITES = {
     "polygraphy": Suite(
         "Polygraphy's tests of its TensorRT backend", f"{TENSORRT}, tools/Polygraphy",
         f"-m intact.trt {PYTEST} tests/backend/trt", PASSED, ("tools/Polygraphy",), ".",
+    ),
+    "onnxruntime": Suite(
+        "ONNX Runtime's own Python tests that pass with it, through `intact.ort`",
+        "github.com/microsoft/onnxruntime 1.23, onnxruntime/test/python", "onnxruntime_tests.py {0}",
+        r"(?P<of>\d+) tests pass with onnxruntime: (?P<passed>\d+)", ("the checkout",),
     ),
     "dynamo": Suite(
         "torch_tensorrt's tests of its converters (dynamo)", "github.com/pytorch/TensorRT, tests/py/dynamo",
