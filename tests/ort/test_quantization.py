@@ -372,6 +372,10 @@ def test_linear_layers_get_ranges_while_the_model_runs(files: Files, caplog: Any
     )
     assert op_types(files[1]).count("MatMulNBits") == 1 and decibels(files) > 35
     assert "Conv stay in float" in caplog.text and "per_channel" in caplog.text
+    caplog.clear()
+    ort_quantization.quantize_dynamic(*files)
+    count = op_types(files[0]).count("Conv")
+    assert count and f"{count} Conv stay in float, which onnxruntime quantizes here" in caplog.text
     with pytest.raises(UnsupportedError, match="op_types_to_quantize"):
         ort_quantization.quantize_dynamic(*files, op_types_to_quantize=["Conv"])
     with pytest.raises(UnsupportedError, match="weight_type"):

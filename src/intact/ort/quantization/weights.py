@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,10 @@ from intact.ort.quantization.arguments import (
 from intact.ort.quantization.static import batches_of, model_source, scope
 
 _LINEAR = ("MatMul", "Gemm")
+_DYNAMIC_OPERATORS = {
+    "Conv": 1, "Attention": 1, "LSTM": 1, "Gather": 0, "EmbedLayerNormalization": 2,
+}  # fmt: skip
+"""Other operators that ONNX Runtime's function quantizes, with the input that holds weights."""
 _METHODS = {"DEFAULT": "auto", "RTN": "auto", "k_quant": "auto", "HQQ": "auto", "GPTQ": "gptq"}
 """Methods of INTact in the place of those of algorithms: without data, scales with the least error."""
 _DEFAULTS: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -66,11 +71,32 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
                 "use quantize_static with data",
             )  # fmt: skip
         notes.lines.append(f"op_types_to_quantize: {', '.join(other)} stay in float")
-    nodes = scope(notes, call_arguments, load(source), constant_only=False)
+    model = load(source)
+    if not requested and (counts := _float_layers(model)):
+        words = ", ".join(f"{count} {op_type}" for op_type, count in counts.items())
+        notes.lines.append(
+            f"{words} stay in float, which onnxruntime quantizes here: quantize_static with data takes them"
+        )
+    nodes = scope(notes, call_arguments, model, constant_only=False)
     notes.log()
     result = quantize_weights(source, weights=weights, block=32, activations="dynamic-int8", **nodes)
     external = True if call_arguments.get("use_external_data_format") else None
     result.save(call_arguments["model_output"], external=external)
+
+
+def _float_layers(model: Any) -> dict[str, int]:
+    """Return how many layers with weights stay in float that ONNX Runtime quantizes, by operator."""
+    from intact.graph import Constants
+
+    constants = Constants(model.graph)
+    counts: Counter[str] = Counter()
+    for node in model.graph.all_nodes():
+        position = _DYNAMIC_OPERATORS.get(node.op_type, len(node.inputs))
+        weight = node.inputs[position] if position < len(node.inputs) else None
+        array = None if weight is None else constants(weight)
+        if array is not None and array.dtype.kind == "f":
+            counts[node.op_type] += 1
+    return dict(counts)
 
 
 def process_matmul_nbits(quantizer: Any, target: str) -> None:
