@@ -14,6 +14,7 @@ from intact.graph.ops import may_move
 from intact.processes import cached_property
 
 FLOATS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
+_PAIR = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ class View:
         self.ops: list[Op] = []
         self._readers: dict[Value, list[Reader]] = {}
         for index, node in enumerate(model.graph):
-            if not self._is_quantizer(node) and not all(v in self.constants for v in node.outputs):
+            if not self._is_quantizer(node) and not self.constants.issuperset(node.outputs):
                 self._add(node, index)
         self._position = {op: i for i, op in enumerate(self.ops)}
         self._producers = {value: op for op in self.ops for value in op.outputs}
@@ -137,7 +138,7 @@ class View:
             above = node.inputs[0] if node.inputs else None
             if above is None:
                 break
-            if is_quantize(node) or is_dequantize(node):
+            if is_pair(node):
                 mark = mark or _mark(node)
             elif node not in self._glue and not (
                 mark is None and value in self.constants and self._moves_stored_codes(node)
@@ -209,7 +210,7 @@ def is_dequantize(node: Node) -> bool:
 
 def is_pair(node: Node) -> bool:
     """Return whether `node` is a half of a Q/DQ pair."""
-    return is_quantize(node) or is_dequantize(node)
+    return node.op_type in _PAIR and node.domain == ""
 
 
 def shape_of(value: Value | None) -> list[int | None] | None:

@@ -15,9 +15,16 @@ from intact.graph.ops.attributes import FIX, copy_attributes
 
 
 class Namer:
-    """Gives out names that no value of the graph has: ``w.scale``, then ``w.scale_1``, ..."""
+    """Gives out names that no value of the graph has: ``w.scale``, then ``w.scale_1``, ...
+
+    It reads the graph once: whoever adds nodes in a loop keeps one.
+
+    Attributes:
+        graph: The main graph of a model.
+    """
 
     def __init__(self, graph: ir.Graph) -> None:
+        self.graph = graph
         graphs = with_subgraphs(graph)
         self._taken = {value.name for inner in graphs for value in values_of(inner)}
         self._taken |= {node.name for inner in graphs for node in inner}
@@ -126,10 +133,10 @@ class Inserter:
             self.graph.insert_before(self._place, node)
 
 
-def inserter_at(model: ir.Model, node: ir.Node) -> Inserter:
-    """Return an inserter that adds nodes in front of a node of any graph of a model."""
+def inserter_at(names: Namer, node: ir.Node) -> Inserter:
+    """Return an inserter that adds nodes in front of a node of any graph of the names' model."""
     assert isinstance(node.graph, ir.Graph)
-    return Inserter(node.graph, node, Namer(model.graph), main=model.graph)
+    return Inserter(node.graph, node, names, main=names.graph)
 
 
 class Writer:

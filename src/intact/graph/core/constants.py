@@ -60,33 +60,28 @@ MAX_GROWN = 2**26
 """Elements up to which the output of such an operator is computed."""
 
 
-class Constants:
-    """Finds and evaluates constant values of a graph: initializers, Constant nodes, operators on them.
+class Constants(set[ir.Value | None]):
+    """The constant values of a graph: initializers, Constant nodes, operators on them. It evaluates them.
 
     An exporter leaves, for example, the Concat of two weight matrices, or the Mul of an amax and a factor.
+    Whoever adds an initializer to the graph may add it here, if its value does not change behind that.
     """
 
     def __init__(self, graph: ir.Graph) -> None:
+        super().__init__(v for v in graph.initializers.values() if not v.is_graph_input())
         self._known: dict[ir.Value, NDArray] = {}
-        self._constant = {v for v in graph.initializers.values() if not v.is_graph_input()}
+        self.add(None)  # an input that is left out, while inputs are looked at
         for node in graph:  # in topological order, so that one pass is enough
-            if all(v is None or v in self._constant for v in node.inputs) and foldable(node):
-                self._constant.update(node.outputs)
-
-    def learn(self, value: ir.Value) -> None:
-        """Take in an initializer that the graph has got since; its value may not change behind that."""
-        self._constant.add(value)
-
-    def __contains__(self, value: object) -> bool:
-        """Return whether `value` is constant; computes nothing."""
-        return value in self._constant
+            if self.issuperset(node.inputs) and foldable(node):
+                self.update(node.outputs)
+        self.remove(None)
 
     def __call__(self, value: ir.Value | None) -> NDArray | None:
         """Return the constant value of `value`, in its shape and dtype.
 
         None where it depends on a graph input.
         """
-        if value is None or value not in self._constant:
+        if value is None or value not in self:
             return None
         waiting = [value]  # a stack of our own: a chain of constants may be deeper than Python's
         while waiting:

@@ -38,7 +38,7 @@ def _fold(norm: ir.Node, scene: Scene) -> Outcome:
     insert = scene.inserter(layer)
     layer.resize_inputs(3)
     for index, array in ((1, weight), (2, bias)):
-        scene.constants.learn(_store(layer, index, array, insert))
+        scene.constants.add(_store(layer, index, array, insert))
     parameters = norm.inputs[1:]
     norm.resize_outputs(1)
     result = norm.outputs[0]

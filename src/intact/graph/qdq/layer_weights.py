@@ -212,7 +212,7 @@ def _way(value: ir.Value, constants: Constants) -> list[ir.Node] | None:
     if sum(map(is_marker, way)) != 1:
         return None
     assert value.graph is not None
-    return [node for node in value.graph if node in way]
+    return [node for node in value.graph if node in way] if len(way) > 1 else list(way)
 
 
 def _expand_range(end: NDArray[np.float32], shape: tuple[int, ...], spec: QuantSpec) -> NDArray[np.float32]:

@@ -56,7 +56,7 @@ def _hoist_one(node: ir.Node, constants: Constants, names: Namer) -> str | None:
     for index, array in operands.items():
         old = inputs[index]
         inputs[index] = insert.constant(f"{old.name if old is not None else reader.name}.laid", array)
-        constants.learn(inputs[index])  # type: ignore[arg-type]
+        constants.add(inputs[index])
     (moved,) = insert.copy(reader, inputs)
     moved.shape, moved.type = x.shape, reader.outputs[0].type
     node.replace_input_with(0, moved)

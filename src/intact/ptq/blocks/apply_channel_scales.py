@@ -13,13 +13,13 @@ from intact.ptq.blocks.linear_layers import LinearLayer
 _NORMS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
 
 
-def insert_channel_scales(model: Model, layers: Sequence[LinearLayer], scales: NDArray[np.float32]) -> str:
+def insert_channel_scales(names: Namer, layers: Sequence[LinearLayer], scales: NDArray[np.float32]) -> str:
     """Divide the tensor that layers read by `scales`, [K], through a Mul by their inverses, in place.
 
     Weights of the layers are to be multiplied by `scales`.
 
     Args:
-        model: Float.
+        names: Of the float model.
         layers: Of one graph, in its order.
         scales: Positive.
     Returns:
@@ -27,7 +27,7 @@ def insert_channel_scales(model: Model, layers: Sequence[LinearLayer], scales: N
     """
     first = layers[0]
     source, stem = first.source, first.source.name
-    insert = inserter_at(model, first.node)
+    insert = inserter_at(names, first.node)
     inverses = insert.constant(f"{stem}.channel_scales", (1 / scales).astype(first.dtype))
     quotient = insert.node(
         "Mul", [source, inverses], f"{stem}.scaled", dtype=source.dtype, shape=source.shape
@@ -48,7 +48,7 @@ def fold_channel_scales(model: Model, names: list[str]) -> None:
         model: With the Muls of `insert_channel_scales`.
         names: Of them.
     """
-    wanted = set(names)
+    wanted, free_names = set(names), Namer(model.graph)
     for node in [node for node in model.graph.all_nodes() if node.name in wanted]:
         source, factors = node.inputs
         if source is None or factors is None or factors.const_value is None:
@@ -58,10 +58,10 @@ def fold_channel_scales(model: Model, names: list[str]) -> None:
             continue
         parameters = _parameters(producer)
         if parameters and all(_is_channel_vector(producer.inputs[index], factors) for index in parameters):
-            insert = inserter_at(model, producer)
+            insert = inserter_at(free_names, producer)
             for index in parameters:
                 _multiply(producer, index, factors, insert)
-            replace(node, source, Namer(model.graph))
+            replace(node, source, free_names)
     prune(model)
 
 

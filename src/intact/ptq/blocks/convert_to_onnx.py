@@ -77,7 +77,7 @@ def convert_to_onnx(
         graph.upgrade_opset(loaded, QDQ_OPSET)
     layers, _ = find_linear_layers(loaded)
     result = ConvertedModel(loaded)
-    by_name = _names_of_layers(layers)
+    by_name, free_names = _names_of_layers(layers), graph.Namer(loaded.graph)
     for name in file.names:
         tensor = file.read(name)
         if isinstance(file, GgufWeights):  # exporters of ONNX files begin with those of Hugging Face
@@ -94,7 +94,7 @@ def convert_to_onnx(
             )  # fmt: skip
         else:
             _check_floats(name, tensor, layer)
-            _write_tensor(loaded, name, tensor, layer, settings)
+            _write_tensor(free_names, name, tensor, layer, settings)
             result.layers[layer.name] = name
     if not result.layers:
         raise _no_match(file, by_name)
@@ -164,7 +164,7 @@ def _check_floats(name: str, tensor: BlockWeights, layer: LinearLayer) -> None:
 
 
 def _write_tensor(
-    model: Model, name: str, tensor: BlockWeights, layer: LinearLayer, settings: BlockSettings
+    names: graph.Namer, name: str, tensor: BlockWeights, layer: LinearLayer, settings: BlockSettings
 ) -> None:
     is_dequantized = settings.file_operator == "DequantizeLinear"
     scales = block_scales(tensor)
@@ -175,10 +175,10 @@ def _write_tensor(
         )  # fmt: skip
     try:
         if is_dequantized:
-            write_dequantize(model, layer, tensor)
+            write_dequantize(names, layer, tensor)
         else:
             for twin in layer.all:
-                write_nbits(model, twin, tensor, settings.accuracy_level)
+                write_nbits(names, twin, tensor, settings.accuracy_level)
     except UnsupportedError as error:
         alternatives = holders(tensor)
         fix = f"convert to {' or '.join(alternatives)}, which hold it exactly" if alternatives else error.fix

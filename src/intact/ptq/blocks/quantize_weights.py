@@ -109,10 +109,11 @@ def quantize_weights(source: graph.Source, data: Any = None, **options: Any) -> 
     del layers  # each holds pages of a file with external data, until it is done
     grids = _choose_grids(model, groups, data, settings, quantizer)
     streams = _open_streams(model, data, settings, quantizer.recipe)
+    names = graph.Namer(model.graph)
     with Progress("quantize weights", len(groups), settings.progress) as progress:
         while groups:
             group = groups.popleft()
-            _quantize_group(result, group, streams, grids[group.name], quantizer)
+            _quantize_group(result, names, group, streams, grids[group.name], quantizer)
             progress.advance()
     fold_channel_scales(model, result.muls)  # at the end: streams hold tensors as they were
     graph.share_initializers(model)
@@ -179,8 +180,8 @@ def _batches(model: Model, data: Any, settings: BlockSettings) -> list[Feeds]:
 
 
 def _quantize_group(
-    result: BlockQuantizedModel, group: LayerGroup, streams: BranchStreams | None, grid: BlockFormat,
-    quantizer: BlockQuantizer,
+    result: BlockQuantizedModel, names: graph.Namer, group: LayerGroup, streams: BranchStreams | None,
+    grid: BlockFormat, quantizer: BlockQuantizer,
 ) -> None:  # fmt: skip
     moments = None
     if streams is not None:
@@ -189,29 +190,31 @@ def _quantize_group(
             result.warnings.append(
                 f"{group.name}: no batch of the data reaches it; its codes are the nearest"
             )
-    names, matrices = [layer.name for layer in group.layers], list(map(_finite_rows, group.layers))
+    matrices = list(map(_finite_rows, group.layers))
     twins = [tuple(twin.name for twin in layer.twins) for layer in group.layers]
-    codes, channel_scales = quantizer.round(names, matrices, moments, grid, twins)
+    codes, channel_scales = quantizer.round(
+        [layer.name for layer in group.layers], matrices, moments, grid, twins
+    )
     if channel_scales is not None:
         for layers in group.by_source():
-            result.muls.append(insert_channel_scales(result.model, layers, channel_scales))
+            result.muls.append(insert_channel_scales(names, layers, channel_scales))
     for layer, weights in zip(group.layers, codes, strict=True):
-        _write_layer(result.model, layer, weights, grid, result.settings)
+        _write_layer(names, layer, weights, grid, result.settings)
 
 
 def _write_layer(
-    model: Model, layer: LinearLayer, weights: BlockWeights, grid: BlockFormat, settings: BlockSettings
+    names: graph.Namer, layer: LinearLayer, weights: BlockWeights, grid: BlockFormat, settings: BlockSettings
 ) -> None:
     """Put the codes of a layer and its twins into the model, as the operator of the file says them."""
     if settings.file_operator == "DequantizeLinear":
-        write_dequantize(model, layer, weights)
+        write_dequantize(names, layer, weights)
         return
     x_block = activation_block(grid.block_size, layer.shape[1]) if settings.accuracy_level else 0
     for twin in layer.all:
         if settings.file_operator == "BlockLinear":
-            write_block_linear(model, twin, weights, x_block)
+            write_block_linear(names, twin, weights, x_block)
         else:
-            write_nbits(model, twin, weights, settings.accuracy_level)
+            write_nbits(names, twin, weights, settings.accuracy_level)
 
 
 def _finite_rows(layer: LinearLayer) -> NDArray[np.float32]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from intact.formats import BLOCK_INPUTS, block_inputs, dequantize_inputs, nbits_inputs
-from intact.graph import Graph, Inserter, Model, Node, Value, input_of, inserter_at, is_op, ops, take_place
+from intact.graph import Graph, Inserter, Namer, Node, Value, input_of, inserter_at, is_op, ops, take_place
 from intact.numerics import BlockWeights
 from intact.ptq.blocks.linear_layers import LinearLayer
 
@@ -17,7 +17,7 @@ QDQ_OPSET = 21
 """The first opset whose DequantizeLinear has blocks and 4 bits."""
 
 
-def write_dequantize(model: Model, layer: LinearLayer, weights: BlockWeights) -> None:
+def write_dequantize(names: Namer, layer: LinearLayer, weights: BlockWeights) -> None:
     """Put a DequantizeLinear of the codes in the place of a layer's weight, in place.
 
     Before: ``MatMul(x, w)``.  After: ``MatMul(x, DequantizeLinear(codes, scales, axis=0, block_size=32))``.
@@ -25,7 +25,7 @@ def write_dequantize(model: Model, layer: LinearLayer, weights: BlockWeights) ->
     DequantizeLinear in front of their If: ONNX Runtime 1.32 fails on one within a branch whose codes are not.
 
     Args:
-        model: Of opset 21 or newer.
+        names: Of the model, of opset 21 or newer.
         layer: Of any of its graphs; its twins get the same codes.
         weights: Shape [N, K].
     Raises:
@@ -37,7 +37,7 @@ def write_dequantize(model: Model, layer: LinearLayer, weights: BlockWeights) ->
         old = twin.node.inputs[1]
         assert old is not None
         if twin.transposes not in floats:
-            insert = inserter_at(model, _front(model, layer))
+            insert = inserter_at(names, _front(names, layer))
             floats[twin.transposes] = insert_dequantize(
                 insert, weights, stem, outputs_first=twin.transposes, dtype=twin.dtype, like=old
             )
@@ -45,12 +45,12 @@ def write_dequantize(model: Model, layer: LinearLayer, weights: BlockWeights) ->
         _drop(old)
 
 
-def _front(model: Model, layer: LinearLayer) -> Node:
+def _front(names: Namer, layer: LinearLayer) -> Node:
     """Return the node in front of which a layer and its twins can read a value."""
     if not layer.twins:
         return layer.node
     outermost, _ = layer.path[0]
-    return next(node for node in model.graph if node.name == outermost)
+    return next(node for node in names.graph if node.name == outermost)
 
 
 def insert_dequantize(
@@ -82,13 +82,13 @@ def insert_dequantize(
     )  # fmt: skip
 
 
-def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accuracy_level: int) -> None:
+def write_nbits(names: Namer, layer: LinearLayer, weights: BlockWeights, accuracy_level: int) -> None:
     """Put a MatMulNBits in the place of a layer, in place; outputs keep their names.
 
     Before: ``Gemm(x, w, c)``.  After: ``MatMulNBits(x, codes, scales, , , c)``.
 
     Args:
-        model: Any opset.
+        names: Of the model, of any opset.
         layer: Of any of its graphs.
         weights: Shape [N, K].
         accuracy_level: 0: the product of floats. 4: x is quantized to int8 in blocks of the weights' size.
@@ -103,14 +103,14 @@ def write_nbits(model: Model, layer: LinearLayer, weights: BlockWeights, accurac
             name=node_name, like=layer.node.outputs[0],
         )  # fmt: skip
 
-    _replace_product(model, layer, insert_product)
+    _replace_product(names, layer, insert_product)
 
 
-def copy_nbits(model: Model, layer: LinearLayer, written: Node) -> None:
+def copy_nbits(names: Namer, layer: LinearLayer, written: Node) -> None:
     """Put a MatMulNBits in the place of a layer, in place, with the codes that it has in another model.
 
     Args:
-        model: Any opset.
+        names: Of the model, of any opset.
         layer: Of any of its graphs.
         written: What `write_nbits` put there in a model with the same float weights; constants are shared.
     """
@@ -127,16 +127,16 @@ def copy_nbits(model: Model, layer: LinearLayer, written: Node) -> None:
             name=node_name, like=layer.node.outputs[0],
         )  # fmt: skip
 
-    _replace_product(model, layer, insert_product)
+    _replace_product(names, layer, insert_product)
 
 
-def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, x_block: int) -> None:
+def write_block_linear(names: Namer, layer: LinearLayer, weights: BlockWeights, x_block: int) -> None:
     """Put a BlockLinear, INTact's own operator, in the place of a layer, in place; outputs keep their names.
 
     Before: ``Gemm(x, w, c)``.  After: ``BlockLinear(x, codes, scales, , , c)``.
 
     Args:
-        model: Any opset.
+        names: Of the model, of any opset.
         layer: Of any of its graphs.
         weights: Shape [N, K], 2 to 8 bits.
         x_block: Elements of x that share a range as int8; 0: the product of floats.
@@ -160,7 +160,7 @@ def write_block_linear(model: Model, layer: LinearLayer, weights: BlockWeights, 
             shape=layer.node.outputs[0].shape, x_block=x_block, **numbers,
         )  # fmt: skip
 
-    _replace_product(model, layer, insert_product)
+    _replace_product(names, layer, insert_product)
 
 
 def _scale_by_alpha(weights: BlockWeights, layer: LinearLayer) -> BlockWeights:
@@ -171,12 +171,12 @@ def _scale_by_alpha(weights: BlockWeights, layer: LinearLayer) -> BlockWeights:
 
 
 def _replace_product(
-    model: Model, layer: LinearLayer, insert_product: Callable[[Inserter, Value, NDArray | None], Value]
+    names: Namer, layer: LinearLayer, insert_product: Callable[[Inserter, Value, NDArray | None], Value]
 ) -> None:
     """Replace a layer by what `insert_product` makes of its input and a stored bias."""
     node = layer.node
     beta = ops.Gemm.of(node).beta if is_op(node, "Gemm") else 1.0
-    insert = inserter_at(model, node)
+    insert = inserter_at(names, node)
     bias, output, x = input_of(node, 2), node.outputs[0], node.inputs[0]
     stored = _stored_bias(bias, beta, layer)
     assert x is not None

@@ -102,6 +102,7 @@ def write_dynamic_layers(state: State) -> State | None:
     if not state.dynamic:
         return None
     layers, _ = find_linear_layers(state.model)
+    names = graph.Namer(state.model.graph)
     nodes = state.dynamic_codes.graph if state.dynamic_codes is not None else ()
     written = {  # outputs keep their names, nodes do not
         node.outputs[0].name: node
@@ -111,8 +112,8 @@ def write_dynamic_layers(state: State) -> State | None:
         if layer.path or layer.name not in state.dynamic:
             continue
         if (node := written.get(layer.node.outputs[0].name)) is not None:
-            copy_nbits(state.model, layer, node)
+            copy_nbits(names, layer, node)
         else:
-            write_nbits(state.model, layer, round_to_nearest(layer.rows(), GRID), accuracy_level=4)
+            write_nbits(names, layer, round_to_nearest(layer.rows(), GRID), accuracy_level=4)
     graph.prune(state.model)
     return replace(state, dynamic_codes=None)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.formats import nbits_inputs
-from intact.graph import Constants, Model, Node, Value, inserter_at, is_op, ops, prune, take_place
+from intact.graph import Constants, Namer, Node, Value, inserter_at, is_op, ops, prune, take_place
 from intact.numerics import BlockWeights
 from intact.patterns import is_fitting
 from intact.ptq.blocks import BlockFormat
@@ -38,13 +38,13 @@ def write_embedding_tables(state: State) -> State | None:
     settings = state.settings
     if not settings.may_be_dynamic or settings.weights != "int8":
         return None
-    written, constants = 0, Constants(state.model.graph)
+    written, constants, names = 0, Constants(state.model.graph), Namer(state.model.graph)
     for table, readers in list(_large_tables(state)):
         array = constants(table)
         weights = None if array is None else _round_rows(array)
         if weights is None:
             continue
-        _write_gathers(state.model, readers, weights)
+        _write_gathers(names, readers, weights)
         written += 1
     if not written:
         return None
@@ -92,7 +92,7 @@ def _round_rows(array: NDArray) -> BlockWeights | None:
     return BlockFormat("int8", block).weights(codes.reshape(rows, size), scales, np.zeros_like(scales))
 
 
-def _write_gathers(model: Model, readers: Sequence[Node], weights: BlockWeights) -> None:
+def _write_gathers(names: Namer, readers: Sequence[Node], weights: BlockWeights) -> None:
     """Replace Gathers of one table by GatherBlockQuantized of the same rows; outputs keep their names."""
     inputs, attributes = nbits_inputs(weights)
     arrays = {"codes": inputs["B"].reshape(len(inputs["B"]), -1), "scales": inputs["scales"]}
@@ -100,7 +100,7 @@ def _write_gathers(model: Model, readers: Sequence[Node], weights: BlockWeights)
         arrays["zero_points"] = inputs["zero_points"]
     constants = list[Value]()
     for node in readers:
-        insert, table, output = inserter_at(model, node), node.inputs[0], node.outputs[0]
+        insert, table, output = inserter_at(names, node), node.inputs[0], node.outputs[0]
         assert table is not None
         constants = constants or [insert.constant(f"{table.name}.{n}", array) for n, array in arrays.items()]
         value = insert.node(

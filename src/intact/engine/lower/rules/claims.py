@@ -52,7 +52,7 @@ def claim(builder: PlanBuilder, fusions: Sequence[Fusion]) -> list[Group]:
         *_activations(builder),
     )
     for group in candidates:
-        if any(value in builder.constants for value in group.nodes[-1].outputs):
+        if not builder.constants.isdisjoint(group.nodes[-1].outputs):
             continue  # what it makes is known: readers take the array
         if not claimed.intersection(group.nodes):
             groups.append(group)

@@ -30,7 +30,7 @@ def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
     groups = claim(builder, fusions)
     claimed = {node for group in groups for node in group.nodes}
     for node in model.graph:
-        if node not in claimed and not all(value in constants for value in node.outputs):
+        if node not in claimed and not constants.issuperset(node.outputs):
             groups.append(_single(node))
     position = {node: i for i, node in enumerate(model.graph)}
     for group in sorted(groups, key=lambda g: position[g.nodes[-1]]):
