@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from intact.engine.lower import lower
+from intact.engine.lower import lower, stages
 from intact.free_memory import tidying
 from intact.graph import load
 
@@ -117,6 +118,19 @@ def test_what_holds_itself_is_freed_and_older_things_are_left_alone() -> None:
     finally:
         gc.enable()
         gc.collect()
+
+
+def test_the_graph_is_freed_when_lower_returns(qdq, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = list[weakref.ref]()
+
+    def load_and_watch(source):
+        model = load(source)
+        loaded.append(weakref.ref(model.graph))
+        return model
+
+    monkeypatch.setattr(stages, "load", load_and_watch)
+    lower(chain(qdq, 16, 2))
+    assert len(loaded) == 1 and loaded[0]() is None
 
 
 def test_what_the_program_has_frozen_stays_frozen() -> None:

@@ -310,4 +310,6 @@ def lower(
         for stage in STAGES:
             with naming_errors(f"model: '{stage.name}'"):
                 stage.run(state)
-        return store_codes(state.plan, state.model) if keep_codes else state.plan
+        plan = store_codes(state.plan, state.model) if keep_codes else state.plan
+        del state, stage  # the graphs, which are collected where this block ends
+    return plan
