@@ -15,6 +15,7 @@ from tests.onnx_models import onnx_graph
 from intact.graph import Mark, emit_qdq, load, mark
 from intact.placement import PROFILES, Placement, check, place, read_placement
 from intact.placement.pair_warnings import remarks_on
+from intact.placement.pairs import Pairs
 from intact.placement.placement_graph import View
 from intact.spec import QuantSpec
 
@@ -274,7 +275,7 @@ def test_pairs_read_back_as_the_sites_that_asked_for_them(proto: onnx.ModelProto
 
 def test_what_is_placed_gives_no_cause_for_remarks(proto: onnx.ModelProto) -> None:
     view = View(emit(proto, place(load(proto))))
-    assert remarks_on(view, PROFILES["intact"]) == []
+    assert remarks_on(view, Pairs(view), PROFILES["intact"]) == []
 
 
 def test_every_node_is_in_exactly_one_layer(proto: onnx.ModelProto) -> None:

@@ -147,7 +147,7 @@ def different_scales_of_one_tensor(read: Read) -> Iterator[Remark]:
     """Warn of one tensor quantized with several scales.
 
     Before: ``x -> Q/DQ(s1) -> a``, ``x -> Q/DQ(s2) -> b``.  Better: one pair that both read."""
-    for value in read.pairs.tensors():
+    for value in read.pairs.tensors:
         readers = list(read.pairs.readers(value))
         other = next((r for r, view in readers if not same_scale(view, readers[0][1])), None)
         if other is not None and not read.view.is_constant(value):
@@ -199,12 +199,12 @@ REMARKS: tuple[Callable[[Read], Iterator[Remark]], ...] = (
 """Each says one thing; a new one is a function and a line here."""
 
 
-def remarks_on(view: View, profile: Profile) -> list[Remark]:
-    """Return all remarks on a graph, in the order of the table and of the graph."""
+def remarks_on(view: View, pairs: Pairs, profile: Profile) -> list[Remark]:
+    """Return all remarks on a graph and its pairs, in the order of the table and of the graph."""
     stems = {
         linear_tail(view, op, lambda op: False, view.marks.__contains__).output: op
         for op in view.ops
         if op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS
     }
-    read = Read(view, Pairs(view), profile, stems)
+    read = Read(view, pairs, profile, stems)
     return [remark for say in REMARKS for remark in say(read)]

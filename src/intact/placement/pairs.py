@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from intact.graph import Node, QuantizedValue, Value, quantization_of
 from intact.graph.ops import may_move
 from intact.placement.placement_graph import Reader, View
+from intact.processes import cached_property
 
 
 class Pairs:
@@ -49,11 +50,12 @@ class Pairs:
             if (mark := self.on(reader)) is not None:
                 yield reader, mark
 
-    def tensors(self) -> Iterator[Value]:
-        """Yield every tensor that some reader reads through a pair, in the graph's order."""
+    @cached_property
+    def tensors(self) -> tuple[Value, ...]:
+        """Every tensor that some reader reads through a pair, in the graph's order."""
         seen = dict.fromkeys(self._view.model.graph.inputs)
         seen |= dict.fromkeys(value for op in self._view.ops for value in (*op.inputs, *op.outputs) if value)
-        return (value for value in seen if any(True for _ in self.readers(value)))
+        return tuple(value for value in seen if any(True for _ in self.readers(value)))
 
 
 def same_scale(first: QuantizedValue, other: QuantizedValue) -> bool:

@@ -93,6 +93,10 @@ Reader = tuple[Op, int]
 class View:
     """The main graph of a model.
 
+    Args:
+        model: Not changed while this is used.
+        constants: Those of its graph, where the caller has them.
+
     Attributes:
         ops: Its nodes in topological order, without constants and Q/DQ.
         constants: Values that depend on no input.
@@ -100,9 +104,9 @@ class View:
         output_marks: The pair in front of each graph output that has one, by the value in front of it.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, constants: Constants | None = None) -> None:
         self.model = model
-        self.constants = Constants(model.graph)
+        self.constants = Constants(model.graph) if constants is None else constants
         self._glue = _glue(model)
         self.marks: dict[Reader, EdgeMark] = {}
         self.ops: list[Op] = []

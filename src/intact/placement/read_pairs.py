@@ -37,7 +37,7 @@ def read_placement(model: Model, profile: str | Profile = "intact") -> Placement
     view, chosen = View(model), profile_of(profile)
     fuser, pairs = Fuser(view, chosen, quantized=view.marks.__contains__), Pairs(view)
     remarks: dict[str, list[str]] = {}
-    for remark in remarks_on(view, chosen):
+    for remark in remarks_on(view, pairs, chosen):
         remarks.setdefault(remark.op.name, []).append(remark.message)
     alone = {
         op.name: f"weights alone are quantized ({weight.spec.format}), so that it computes in float: "
@@ -76,7 +76,7 @@ def _with(layer: Layer, remarks: dict[str, list[str]]) -> Layer:
 def _sites(view: View, pairs: Pairs) -> tuple[Site, ...]:
     groups: dict[object, int] = {}
     sites = list[Site]()
-    for value in pairs.tensors():
+    for value in pairs.tensors:
         constant = view.is_constant(value)
         split: dict[tuple[object, ...], list[tuple[Reader, QuantizedValue]]] = {}
         for reader, quantized in pairs.readers(value):

@@ -215,6 +215,10 @@ def run_stages(model: ir.Model, stages: Iterable[Stage]) -> list[Note]:
             op_types = op_types or {node.op_type for node in model.graph}
             if op_types.isdisjoint(stage.operators):
                 continue
-        notes += stage(model)
-        op_types = set()
+            done = stage(model)
+            if done or stage.requires.opset or stage.requires.prepare is not None:
+                op_types = set()
+        else:
+            done, op_types = stage(model), set()
+        notes += done
     return notes

@@ -11,6 +11,7 @@ from intact.placement.checks.records import Half, halves
 from intact.placement.checks.structure import STRUCTURE, Checked
 from intact.placement.layers import Fuser
 from intact.placement.pair_warnings import remarks_on
+from intact.placement.pairs import Pairs
 from intact.placement.placement_graph import View
 from intact.placement.profiles import PROFILES
 from intact.placement.records import Finding
@@ -39,7 +40,7 @@ def check(model: Model, target: str = "tensorrt") -> list[Finding]:
     findings = [*_of_nodes(checked.halves)]
     for ask in STRUCTURE:
         findings.extend(ask(checked))
-    for remark in remarks_on(view, PROFILES[target]):
+    for remark in remarks_on(view, Pairs(view), PROFILES[target]):
         findings.append(Finding("warning", remark.op.name, remark.rule, remark.message, remark.fix))
     return sorted(dict.fromkeys(findings), key=lambda finding: finding.severity)  # "error" < "warning"
 

@@ -14,6 +14,7 @@ from intact.engine.steps.base.dims import names_in
 from intact.graph import (
     DOUBTFUL,
     UNKNOWN_SIZE,
+    Constants,
     Model,
     Node,
     Note,
@@ -54,9 +55,14 @@ def fold_sizes(model: Model) -> list[Note]:
     return [Note("", f"{folded} results of arithmetic with sizes are constants")] if folded else []
 
 
-def find_numbers(model: Model) -> dict[Value, Sizes]:
-    """Return what integer vectors and scalars hold, as far as arithmetic with sizes tells."""
-    walk = _Walk(model, folds=False)
+def find_numbers(model: Model, constants: Constants) -> dict[Value, Sizes]:
+    """Return what integer vectors and scalars hold, as far as arithmetic with sizes tells.
+
+    Args:
+        model: Not changed.
+        constants: Those of its graph.
+    """
+    walk = _Walk(model, constants)
     for node in model.graph:
         walk.visit(node)
     return {value: list(map(whole_size, n.reshape(-1))) for value, n in walk.numbers.items() if n.ndim < 2}
@@ -67,7 +73,7 @@ class _Walk:
 
     Args:
         model: The model.
-        folds: Whether what turns out constant becomes a constant of the graph.
+        constants: Of a graph that is only read; None: what turns out constant becomes a constant of it.
 
     Attributes:
         folded: How many values became constants.
@@ -76,13 +82,13 @@ class _Walk:
         shapes: Sizes of tensors, as far as they are known better than the graph says.
     """
 
-    def __init__(self, model: Model, *, folds: bool = True) -> None:
-        self._folds = folds
+    def __init__(self, model: Model, constants: Constants | None = None) -> None:
+        self._folds = constants is None
         self.folded = self.resized = 0
         self.numbers: dict[Value, Numbers] = {}
         self.shapes: dict[Value, Sizes] = {}
         self._scene = Scene(model.graph)
-        self.constants = self._scene.constants
+        self.constants = self._scene.constants if constants is None else constants
         self._free = {str(n) for value in model.graph.inputs for n in _sizes(value) or ()}
 
     def visit(self, node: Node) -> None:

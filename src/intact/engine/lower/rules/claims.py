@@ -139,7 +139,7 @@ def _behind_norms(builder: PlanBuilder) -> Iterator[Group]:
 
 def _activations(builder: PlanBuilder) -> Iterator[Group]:
     """Yield functions that exporters write as several nodes."""
-    view, profile = View(builder.model), PROFILES["intact"]
+    view, profile = View(builder.model, builder.constants), PROFILES["intact"]
     for op in view.ops:
         for source in dict.fromkeys(op.inputs):
             if source is None or view.is_constant(source):

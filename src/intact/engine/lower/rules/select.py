@@ -24,7 +24,7 @@ def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
         _define_input(builder, value)
     builder.numbers = {
         value: sizes
-        for value, numbers in find_numbers(model).items()
+        for value, numbers in find_numbers(model, constants).items()
         if len(sizes := tuple(n for n in numbers if n is not None and builder.is_told(n))) == len(numbers)
     }
     groups = claim(builder, fusions)
