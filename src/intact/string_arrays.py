@@ -1,4 +1,4 @@
-"""Converts arrays of strings to the form that ONNX Runtime takes."""
+"""Converts arrays of types that NumPy lacks: strings as ONNX Runtime takes them, and bfloat16."""
 
 from __future__ import annotations
 
@@ -31,3 +31,10 @@ def as_strings(array: NDArray[Any], where: str) -> NDArray[Any]:
             where, str(error), "an array of strings", "convert it to strings, with astype(str) for one"
         ) from error
     return np.require(strings, requirements=["C"])
+
+
+def without_bfloat16(tensor: Any) -> Any:
+    """Return a torch tensor of bfloat16 as one of float32, because NumPy takes no bfloat16; others as they
+    are.
+    """
+    return tensor.detach().float() if str(getattr(tensor, "dtype", "")) == "torch.bfloat16" else tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intact.numerics.arg_max import ORDER_DTYPES, arg_max
+from intact.numerics.top_k import ORDER_DTYPES, arg_max
 
 
 @pytest.mark.rule("N54")

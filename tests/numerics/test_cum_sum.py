@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intact.numerics.cum_sum import CUM_SUM_DTYPES, cum_sum
+from intact.numerics.fold import CUM_SUM_DTYPES, cum_sum
 
 
 @pytest.mark.rule("N54")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intact.numerics.interpolate import interpolate
+from intact.numerics.resize import interpolate
 
 
 @pytest.mark.rule("N57")

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from intact.numerics.arg_max import ORDER_DTYPES
-from intact.numerics.top_k import top_k
+from intact.numerics.top_k import ORDER_DTYPES, top_k
 
 NAN, INF = math.nan, math.inf
 F = np.float32

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from intact import numerics
 from intact.calib import Histogram, Range
 from intact.errors import CalibrationError
-from intact.numerics.grids.minifloat import round_to_format
+from intact.numerics.grids.affine import round_to_format
 from intact.spec import Format, QuantSpec
 from intact.torch import calib, calibrate, fake_quantize_formula
 from intact.torch.calib import HistogramCalibrator, MergeableCalibrator

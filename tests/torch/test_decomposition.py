@@ -128,7 +128,7 @@ def registry():
 def test_the_exporters_table_is_built_once_and_copied_for_each_export(monkeypatch):
     from torch.onnx._internal.exporter import _registration
 
-    from intact.torch.qdq.cached_registry import cached_registry
+    from intact.torch.qdq.run_exporter import cached_registry
 
     with cached_registry():
         _registration.ONNXRegistry.from_torchlib(opset_version=18)

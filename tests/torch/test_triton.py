@@ -32,7 +32,7 @@ from triton.runtime.jit import JITFunction
 
 from intact.torch import triton as kernels
 from intact.torch.triton import elementwise, range_statistics
-from intact.torch.triton.granule_layout import layout_of
+from intact.torch.triton.elementwise import layout_of
 
 FORMATS = ["int8", "uint8", "int3", "uint16", "fp8e4m3", "fp8e5m2", "fp4e2m1"]
 HARD = [0.0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, np.nan, 0.5, 2.5, -0.5, 1e30, -1e-3, 3e38]

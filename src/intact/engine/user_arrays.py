@@ -9,9 +9,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.bfloat16_tensors import without_bfloat16
 from intact.errors import QuantValueError
-from intact.string_arrays import as_strings
+from intact.string_arrays import as_strings, without_bfloat16
 
 STRIDED_BYTES = 2**16
 """Of an array that is bound as it lies where it is not dense: NumPy copies a smaller one in less time than a

@@ -24,11 +24,9 @@ from intact.graph.core.edit import (
     share_initializers,
 )
 from intact.graph.core.error_text import naming_errors
-from intact.graph.core.extract import cut, cut_nodes, part
+from intact.graph.core.extract import cut, cut_nodes, nodes_between, part
 from intact.graph.core.float_values import float_value, float_value_of
 from intact.graph.core.invariants import check_after, check_graph
-from intact.graph.core.notes import Note
-from intact.graph.core.paths import nodes_between
 from intact.graph.core.proto import forget_domain, to_proto
 from intact.graph.core.prune import lift_constants, prune
 from intact.graph.core.quantization_view import (
@@ -38,20 +36,19 @@ from intact.graph.core.quantization_view import (
     quantization_of,
     quantized_bias_of,
 )
+from intact.graph.core.scene import Note
 from intact.graph.core.serialized_weights import raw_weights, weights_in, with_weights
 from intact.graph.core.session import BoundInputs, Session
 from intact.graph.files.ep_context import CompiledValue, compose_ep_context
 from intact.graph.files.external import data_files
 from intact.graph.files.fallback_models import check_fallback
-from intact.graph.files.io import parse_model, read_model, tidy, to_bytes, write_model
+from intact.graph.files.io import PicklableModel, parse_model, read_model, tidy, to_bytes, write_model
 from intact.graph.files.load import Source, load
 from intact.graph.files.model_builder import DTYPES, Composer
 from intact.graph.files.model_parts import Parts, output_types, parts_of, take_floats_for_doubles
 from intact.graph.files.node_times import node_seconds
-from intact.graph.files.picklable_model import PicklableModel
 from intact.graph.files.save import save
 from intact.graph.files.typed_model_builder import STORED, TypedComposer
-from intact.graph.infer.axis_layouts import axes_in_front
 from intact.graph.infer.branches import (
     SIDES,
     Branch,
@@ -68,7 +65,7 @@ from intact.graph.infer.branches import (
 from intact.graph.infer.custom_operators import register_operator
 from intact.graph.infer.data_dependent_shapes import find_data_dependent_shapes, size_inputs
 from intact.graph.infer.inference import DOUBTFUL, forget_doubtful_names, refresh_shapes
-from intact.graph.infer.layer_sizes import layer_sizes
+from intact.graph.infer.layer_sizes import axes_in_front, layer_sizes
 from intact.graph.infer.specialize import specialize
 from intact.graph.infer.unknown_operators import ForeignNode, rename_foreign
 from intact.graph.ops.attributes import inner_graphs, subgraphs

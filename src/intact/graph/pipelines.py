@@ -8,9 +8,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from intact.graph.core.edit import settle
-from intact.graph.core.notes import Note
-from intact.graph.core.order import move_constants_first
-from intact.graph.core.prune import lift_constants, prune
+from intact.graph.core.prune import lift_constants, move_constants_first, prune
+from intact.graph.core.scene import Note
 from intact.graph.infer.data_dependent_shapes import forget_sizes_of_outputs, forget_sizes_of_read_outputs
 from intact.graph.infer.fold_dequantizers import fold_dequantizers
 from intact.graph.qdq.batchnorm import BATCHNORM as BATCHNORM

@@ -18,11 +18,10 @@ from intact.lm.compare_models import (
 )
 from intact.lm.description.model_description import ModelDescription
 from intact.lm.encoders import TextEncoder, is_encoder, load_encoder
-from intact.lm.language_model import LanguageModel
+from intact.lm.language_model import LanguageModel, weight_bits, weight_bytes
 from intact.lm.load_model import describe_model as describe
 from intact.lm.load_model import load_model as load
 from intact.lm.load_model import stored_code_bits
-from intact.lm.model_size import weight_bits, weight_bytes
 from intact.lm.sampling import Sampling
 from intact.lm.saved_folder import keep_verification
 from intact.lm.saved_folder import save_model as save

@@ -5,8 +5,6 @@ Module, file, engine and every native kernel equal these functions; none of them
 Rule N31.
 """
 
-from intact.numerics.arg_max import ORDER_DTYPES as ORDER_DTYPES
-from intact.numerics.arg_max import arg_max
 from intact.numerics.blocks.bit_fields import join_fields as join_fields
 from intact.numerics.blocks.bit_fields import join_stream as join_stream
 from intact.numerics.blocks.bit_fields import split_fields as split_fields
@@ -19,6 +17,8 @@ from intact.numerics.blocks.block_weights import (
     code_steps,
     dequantize_blocks,
 )
+from intact.numerics.blocks.block_weights import join_levels as join_levels
+from intact.numerics.blocks.block_weights import split_levels as split_levels
 from intact.numerics.blocks.code_tables import has_exact_sums as has_exact_sums
 from intact.numerics.blocks.code_tables import with_table as with_table
 from intact.numerics.blocks.code_values import OWN_TABLE as OWN_TABLE
@@ -31,16 +31,11 @@ from intact.numerics.blocks.dynamic_activations import DynamicActivations as Dyn
 from intact.numerics.blocks.dynamic_activations import quantize_dynamic
 from intact.numerics.blocks.dynamic_conv import dynamic_conv
 from intact.numerics.blocks.dynamic_states import DynamicStateWeights as DynamicStateWeights
-from intact.numerics.blocks.scale_levels import join_levels as join_levels
-from intact.numerics.blocks.scale_levels import split_levels as split_levels
-from intact.numerics.cum_sum import CUM_SUM_DTYPES as CUM_SUM_DTYPES
-from intact.numerics.cum_sum import cum_sum
 from intact.numerics.elementwise import ELEMENTWISE, elementwise
 from intact.numerics.elementwise import INTEGERS as INTEGERS
 from intact.numerics.elementwise import exp64 as exp64
 from intact.numerics.elementwise import takes as takes
-from intact.numerics.floats.binary import apply_slope, maximum, minimum
-from intact.numerics.floats.clip import clip
+from intact.numerics.floats.binary import apply_slope, clip, maximum, minimum
 from intact.numerics.floats.exp import exp
 from intact.numerics.floats.float_conv import float_conv
 from intact.numerics.floats.float_conv_transpose import Phase as Phase
@@ -54,7 +49,9 @@ from intact.numerics.floats.recurrent import GATES, StateWeights, recurrence
 from intact.numerics.floats.reduce import REDUCTIONS as REDUCTIONS
 from intact.numerics.floats.reduce import lane_sum, max_over, mean_over, min_over, sum_over
 from intact.numerics.floats.softmax import softmax
+from intact.numerics.fold import CUM_SUM_DTYPES as CUM_SUM_DTYPES
 from intact.numerics.fold import FOLD_DTYPES as FOLD_DTYPES
+from intact.numerics.fold import cum_sum
 from intact.numerics.fold import fold as fold
 from intact.numerics.grid_sample import PADDINGS as PADDINGS
 from intact.numerics.grid_sample import grid_sample as grid_sample
@@ -66,6 +63,7 @@ from intact.numerics.grids.affine import (
     quantize,
     quantize_reciprocal,
     representable_range,
+    round_to_format,
     store,
     to_float32,
 )
@@ -76,16 +74,13 @@ from intact.numerics.grids.affine import (
     positive_scale as positive_scale,
 )
 from intact.numerics.grids.granularity import expand, granule_shape, normalize_axes
-from intact.numerics.grids.minifloat import round_to_format
 from intact.numerics.grids.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.grids.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
 from intact.numerics.grids.statistics import absmax, count_fixed, count_pow2, minmax
 from intact.numerics.integers.accumulator import accumulator_bound, prove_accumulator
-from intact.numerics.integers.add import Affine, add
+from intact.numerics.integers.add import Affine, add, rescale
 from intact.numerics.integers.conv import conv
-from intact.numerics.integers.int16_layers import join_sums, shift_of_sums
-from intact.numerics.integers.linear import linear
-from intact.numerics.integers.matmul import matmul
+from intact.numerics.integers.linear import join_sums, linear, matmul, shift_of_sums
 from intact.numerics.integers.multipliers import (
     MULTIPLIER_LIMIT as MULTIPLIER_LIMIT,
 )
@@ -108,14 +103,13 @@ from intact.numerics.integers.requantize import (
     to_codes,
     to_real,
 )
-from intact.numerics.integers.rescale import rescale
 from intact.numerics.integers.rounding import moments, quadratic_forms, round_together, unit_factor
-from intact.numerics.interpolate import interpolate
 from intact.numerics.learned_range import learned_range_grad
 from intact.numerics.resize import COORDINATES as COORDINATES
 from intact.numerics.resize import ROUNDINGS as ROUNDINGS
 from intact.numerics.resize import SAMPLED_TERMS as SAMPLED_TERMS
 from intact.numerics.resize import ResizeSampling as ResizeSampling
+from intact.numerics.resize import interpolate
 from intact.numerics.resize import nearest_places as nearest_places
 from intact.numerics.resize import weighted_places as weighted_places
 from intact.numerics.scatter_elements import SCATTER_DTYPES as SCATTER_DTYPES
@@ -130,6 +124,8 @@ from intact.numerics.sequences.cached_attention import cached_attention as cache
 from intact.numerics.sequences.cached_attention import tokens_before as tokens_before
 from intact.numerics.sequences.cached_attention import write_cache as write_cache
 from intact.numerics.sequences.rotary import rotary_embedding as rotary_embedding
+from intact.numerics.top_k import ORDER_DTYPES as ORDER_DTYPES
+from intact.numerics.top_k import arg_max
 from intact.numerics.top_k import top_k as top_k
 from intact.numerics.windows import Window as Window
 

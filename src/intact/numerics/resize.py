@@ -1,4 +1,4 @@
-"""The elements that each output of a Resize reads along an axis, and their weights. NORMATIVE."""
+"""The elements that each output of a Resize reads along an axis, their weights, and their sums. NORMATIVE."""
 
 from __future__ import annotations
 
@@ -142,3 +142,31 @@ ROUNDINGS: dict[str, Callable[[Reals], Reals]] = {
 
 SAMPLED_TERMS = {"nearest": 1, "linear": 2, "cubic": 4}
 """Mode -> inputs that an output reads, where no axis is smoothed."""
+
+
+def interpolate(
+    x: NDArray[np.float32], axis: int, places: NDArray[np.int64], weights: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Compute ``y[i] = weights[i, 0] * x[places[i, 0]] + weights[i, 1] * x[places[i, 1]] + ...`` along an
+    axis (N57).
+
+    Args:
+        x: float32.
+        axis: The axis of x.
+        places: int64 [size of y along the axis, terms]: indices of elements of x.
+        weights: float32, shape of `places`.
+    Returns:
+        float32, shape of x but for the axis.
+    Source: ONNX Resize, modes linear and cubic.
+    """
+    shape = [1] * x.ndim
+    shape[axis] = len(places)
+    with np.errstate(all="ignore"):
+        terms = [
+            weight.reshape(shape) * np.take(x, place, axis)
+            for place, weight in zip(places.T, weights.T, strict=True)
+        ]
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+    return np.asarray(total, np.float32)

@@ -3,7 +3,6 @@
 from intact.layer import Layer
 from intact.placement.activations import Activation, activation_behind
 from intact.placement.checks import check
-from intact.placement.explain import explain
 from intact.placement.float_steps import (
     AGREEMENT_KEY,
     float_steps,
@@ -15,7 +14,7 @@ from intact.placement.place import place
 from intact.placement.placement_graph import View, is_pair, may_be_float, shape_of
 from intact.placement.profiles import PROFILES, Profile, profile_of
 from intact.placement.read_pairs import read_placement
-from intact.placement.records import Finding, Fusion, Kept, Placement, Site
+from intact.placement.records import Finding, Fusion, Kept, Placement, Site, explain
 from intact.placement.rules.base import WIDE
 from intact.placement.scales import tensor_scales
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from intact.errors import QuantValueError
 from intact.graph import Model, Value
@@ -10,7 +12,6 @@ from intact.patterns import exact
 from intact.placement.activations import activation_behind
 from intact.placement.epilogue_chains import linear_tail
 from intact.placement.layers import Fuser
-from intact.placement.name_patterns import Choice
 from intact.placement.placement_graph import Op, View
 from intact.placement.profiles import Profile, profile_of
 from intact.placement.records import Kept, Placement
@@ -18,6 +19,40 @@ from intact.placement.rules import Context, Int8, rules_of
 from intact.placement.rules.base import not_float
 from intact.placement.rules.float_reasons import float_reason
 from intact.placement.sites import Decisions, make_sites
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Decides by names and patterns which nodes may run in int8.
+
+    Attributes:
+        include: Patterns over node names or operator types; empty: every node.
+        exclude: The same, for nodes that stay in float whatever `include` says.
+        keep_float: Operator types that stay in float.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    keep_float: tuple[str, ...] = ()
+
+    def exclusion_reason(self, op: Op) -> str | None:
+        """Return why `op` is kept in float and apart from other layers; None where it is not."""
+        if op.op_type in self.keep_float:
+            return f"kept in float: {op.op_type} is among the operators to keep"
+        pattern = _match(op, self.exclude)
+        return f"kept in float: it matches '{pattern}' of exclude" if pattern is not None else None
+
+    def omission_reason(self, op: Op) -> str | None:
+        """Return why `op` does not ask for int8 by itself; None where it may."""
+        if (why := self.exclusion_reason(op)) is not None:
+            return why
+        if self.include and _match(op, self.include) is None:
+            return "kept in float: it matches nothing of include"
+        return None
+
+
+def _match(op: Op, patterns: Sequence[str]) -> str | None:
+    return next((p for p in patterns if fnmatchcase(op.name, p) or fnmatchcase(op.op_type, p)), None)
 
 
 def place(

@@ -1,9 +1,9 @@
-"""Records of a placement: sites, layers, reasons, in the graph's order."""
+"""Records of a placement, in the graph's order: sites, layers, reasons; and their rows for tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from intact.layer import Layer
 from intact.placement.profiles import Profile
@@ -111,3 +111,30 @@ class Finding:
     rule: str
     message: str
     fix: str
+
+
+class Layered(Protocol):
+    """A placement or a plan: anything with layers."""
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """In the graph's order."""
+
+
+def explain(layered: Layered) -> list[dict[str, object]]:
+    """Return one row for each layer, in the graph's order: what a table prints and JSON holds.
+
+    Returns:
+        Rows with "layer", "op_type", "precision", "fused", "nodes" (a list) and "reason".
+    """
+    return [
+        {
+            "layer": layer.name,
+            "op_type": layer.op_type,
+            "precision": layer.precision,
+            "fused": layer.fused,
+            "nodes": list(layer.nodes),
+            "reason": layer.reason,
+        }
+        for layer in layered.layers
+    ]

@@ -16,7 +16,7 @@ import torch
 
 from intact.errors import QuantValueError
 from intact.torch import nn as quant_nn
-from intact.torch.nn.modules import _export_switch
+from intact.torch.nn.modules import _switches
 
 __all__ = ["QuantModuleReplacementHelper", "deactivate", "enable_onnx_export", "initialize"]
 
@@ -129,12 +129,12 @@ def enable_onnx_export() -> Iterator[None]:
 
     The switch goes back to what it was, also when the export raises.
     """
-    before = _export_switch.is_on()
-    _export_switch.set_switch(True)
+    before = _switches.is_on()
+    _switches.set_switch(True)
     try:
         yield
     finally:
-        _export_switch.set_switch(before)
+        _switches.set_switch(before)
 
 
 def _check_entry(entry: Any) -> _quant_entry:

@@ -1,8 +1,9 @@
-"""Plans on the CPU's native kernels."""
+"""Plans on the CPU's native kernels, and how long each of their steps takes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -11,18 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.backend import Arrays, Options, Packed, outputs_for
-from intact.engine.cpu.arrays import to_codes
 from intact.engine.cpu.bound_plan import Bound, PreparedPlan
 from intact.engine.cpu.execute import Memory, Seconds, execute
-from intact.engine.cpu.fallback import FallbackSessions
+from intact.engine.cpu.fallback import FallbackSessions, to_codes
 from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
-from intact.engine.cpu.profiler import profile_of
 from intact.engine.kernel_choices import FormChoice, FormChooser, name_of
 from intact.engine.plan import Plan
-from intact.engine.profile import EngineProfile
+from intact.engine.profile import EngineProfile, Timing, work_of
 from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import retry_with_sizes
-from intact.engine.steps import Shape, Step
+from intact.engine.steps import Call, Shape, Step
 from intact.kernels import ThreadPool, machine
 from intact.processes import cached_property
 from intact.timings import Timings
@@ -213,3 +212,34 @@ class CpuExecutable:
         finally:
             self.bound.program.give_back(context)
         return profile_of(self.plan, self.bound, elapsed[1:])
+
+
+def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> EngineProfile:
+    """Sum the timings of several runs by step of the plan."""
+    native = np.median([run.native for run in runs], axis=0)
+    timings = []
+    parts: dict[Step | None, list[int]] = {}
+    for index, label in enumerate(bound.labels):
+        parts.setdefault(label, []).append(index)
+    for step in plan.steps:
+        own = parts.get(step, ())
+        if step.native:
+            seconds = float(sum(native[i] for i in own))
+            names = tuple(dict.fromkeys(bound.program.kernels[i] for i in own))
+        else:
+            seconds = float(np.median([run.fallbacks[step.name] for run in runs]))
+            names = ("python" if isinstance(step, Call) else "onnxruntime",)
+        work = work_of(plan, bound.shapes, step)
+        chosen = "+".join(dict.fromkeys(bound.choices[i].by for i in own if i in bound.choices))
+        timings.append(Timing(step.name, step.kind, names, seconds, *work, _loops(bound, own), chosen))
+    for index in parts.get(None, ()):
+        timings.append(Timing("", "copy", (bound.program.kernels[index],), float(native[index]), 0, 0))
+    return EngineProfile(tuple(timings))
+
+
+def _loops(bound: Bound, parts: Sequence[int]) -> dict[str, float]:
+    """Return the shares of the inner loops of several native steps, the largest first."""
+    products: Counter[str] = Counter()
+    for index in parts:
+        products.update(bound.program.loops(index))
+    return {name: count / products.total() for name, count in products.most_common()}

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.cpu.arrays import dtype_of
 from intact.engine.cpu.bound_plan import Bound, Place
-from intact.engine.cpu.fallback import FallbackSessions
+from intact.engine.cpu.fallback import FallbackSessions, dtype_of
 from intact.engine.plan import Plan
 from intact.engine.steps import (
     STRING,

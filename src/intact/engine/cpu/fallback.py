@@ -1,4 +1,4 @@
-"""Run the parts of a plan that are left to ONNX Runtime or Python."""
+"""Run the parts of a plan that are left to ONNX Runtime or Python, on arrays of codes in the graph's form."""
 
 from __future__ import annotations
 
@@ -8,13 +8,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.cpu.arrays import to_bytes, to_codes
 from intact.engine.plan import Plan
 from intact.engine.shapes import SizesDiffer, fallback_shapes
 from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, Step, Tensor
 from intact.engine.steps.base.wiring import writes
 from intact.errors import QuantValueError
 from intact.processes import never_free, renew_in_child
+
+
+def dtype_of(tensor: Tensor) -> str:
+    """Return the dtype of a tensor's elements in memory: codes are bytes."""
+    return "uint8" if tensor.codes is not None else tensor.stored_dtype
+
+
+def to_bytes(array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
+    """Convert an array of the graph to what native steps read: codes to bytes, 128 above signed codes."""
+    if codes is None:
+        return array
+    return array.view(np.uint8) ^ np.uint8(codes.offset) if codes.offset else array.view(np.uint8)
+
+
+def to_codes(stored: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
+    """Memory of native steps as the graph has it: of codes, int8 or uint8, a copy."""
+    if codes is None:
+        return stored
+    values = stored.view(np.uint8) ^ np.uint8(codes.offset)
+    return values.view(np.int8) if codes.signed else values
+
 
 if TYPE_CHECKING:
     from intact.graph import Session

@@ -21,10 +21,9 @@ from intact.engine.lower.passes.hoist_numbers import hoist_numbers
 from intact.engine.lower.passes.open_shapes import has_open_sizes, with_model
 from intact.engine.lower.passes.plan_layers import layers_of
 from intact.engine.lower.passes.qdq_propagation import STAYS, moves_codes
-from intact.engine.lower.passes.shared_constants import share_constants
 from intact.engine.lower.passes.skip_unread_rows import choose_rows
 from intact.engine.lower.passes.stored_weights import store_codes
-from intact.engine.lower.passes.tied_tables import tie_tables
+from intact.engine.lower.passes.tied_tables import share_constants, tie_tables
 from intact.engine.lower.pipeline import AFTER, before_placement
 from intact.engine.lower.rules.select import select
 from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan

@@ -1,14 +1,35 @@
-"""`Scene`: a graph while it is rewritten, with free names, its constants and added values."""
+"""`Scene`: a graph while it is rewritten, with free names and constants. `Note`: what a rewrite did."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from intact.graph.core.build import Inserter, Namer, replace
 from intact.graph.core.constants import Constants
 from intact.processes import cached_property
+
+
+@dataclass(frozen=True)
+class Note:
+    """One line of a rewrite's record.
+
+    Attributes:
+        node: Name of the node; "": the whole graph.
+        what: What was done with it, or why it was left as it is; a clause without a final period.
+        changed: Whether it was changed.
+        rewrite: Name of the rewrite.
+    """
+
+    node: str
+    what: str
+    changed: bool = True
+    rewrite: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.rewrite, self.node, self.what) if part)
 
 
 class Scene:

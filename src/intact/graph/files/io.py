@@ -1,4 +1,4 @@
-"""Read and write ONNX files: checked, atomically, with the same bytes for the same model."""
+"""Read and write ONNX files: checked, atomically, the same bytes for the same model; pickle models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx_ir.passes import common as passes
 from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph.core.error_text import first_line, unreadable
-from intact.graph.core.proto import all_nodes
+from intact.graph.core.proto import all_nodes, from_proto, to_proto
 from intact.graph.core.prune import prune
 from intact.graph.core.without_weights import (
     move_large_tensors_to_inputs,
@@ -20,7 +20,7 @@ from intact.graph.core.without_weights import (
     to_proto_without_weights,
     without_weights,
 )
-from intact.graph.infer.inference import infer_proto_shapes
+from intact.graph.infer.inference import infer_proto_shapes, infer_shapes
 from intact.graph.infer.runtime_inference import hide_runtime_operators
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.reading import read_bytes
@@ -151,3 +151,32 @@ def parse_model(data: bytes, where: str) -> ir.Model:
     except (DecodeError, ValueError) as error:
         raise unreadable(where, error, data) from error
     return model
+
+
+class PicklableModel:
+    """Holds a model, and is pickled as the bytes of its file: nodes and values of one are a circle.
+
+    Args:
+        model: It stays unchanged as long as parcels of it are sent.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self.model = model
+
+    def __getstate__(self) -> bytes:
+        """Return the bytes.
+
+        Raises:
+            UnsupportedError: They are more than one message can hold.
+        """
+        proto = to_proto(self.model)
+        if (size := proto.ByteSize()) > MAX_BYTES:
+            raise UnsupportedError(
+                "model", f"{size} bytes", f"at most {MAX_BYTES} for work on other machines",
+                "do the work in this process",
+            )  # fmt: skip
+        return bytes(proto.SerializeToString())
+
+    def __setstate__(self, state: bytes) -> None:
+        self.model = from_proto(onnx.ModelProto.FromString(state))
+        infer_shapes(self.model)

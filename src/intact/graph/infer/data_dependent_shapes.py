@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from intact.errors import FileFormatError
 from intact.graph import ops
-from intact.graph.core.notes import Note
+from intact.graph.core.scene import Note
 from intact.graph.core.without_weights import to_proto_without_weights
 from intact.graph.infer.inference import infer_proto_shapes, without_declared_shapes
 from intact.graph.ops.attributes import subgraphs

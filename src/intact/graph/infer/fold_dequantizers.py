@@ -11,9 +11,8 @@ import onnx_ir as ir
 
 from intact.graph.core.build import new_constant
 from intact.graph.core.constants import evaluate_node
-from intact.graph.core.notes import Note
 from intact.graph.core.quantization_view import is_op
-from intact.graph.core.scene import Scene
+from intact.graph.core.scene import Note, Scene
 from intact.graph.ops.attributes import subgraphs
 from intact.graph.ops.structure import stored_tensor
 

@@ -16,7 +16,6 @@ from intact.graph.ops.logic import *
 from intact.graph.ops.lookup import *
 from intact.graph.ops.moves import *
 from intact.graph.ops.norms import *
-from intact.graph.ops.pools import *
 from intact.graph.ops.qoperators import *
 from intact.graph.ops.record import Kind as Kind
 from intact.graph.ops.record import Look as Look
@@ -24,7 +23,6 @@ from intact.graph.ops.record import Operator as Operator
 from intact.graph.ops.recurrent import *
 from intact.graph.ops.recurrent import Recurrent as Recurrent
 from intact.graph.ops.reductions import *
-from intact.graph.ops.signals import *
 from intact.graph.ops.structure import *
 from intact.graph.ops.weighted import *
 from intact.graph.ops.window import Windowed as Windowed

@@ -16,11 +16,9 @@ from intact.graph.ops import (
     logic,
     moves,
     norms,
-    pools,
     qoperators,
     recurrent,
     reductions,
-    signals,
     structure,
     weighted,
 )
@@ -28,8 +26,8 @@ from intact.graph.ops.function_record import Function, Variant
 from intact.graph.ops.record import Kind, Look, Operator
 
 _FILES = (
-    arithmetic, compounds, functions, logic, moves, norms, pools, qoperators, recurrent,
-    reductions, signals, structure, weighted,
+    arithmetic, compounds, functions, logic, moves, norms, qoperators, recurrent,
+    reductions, structure, weighted,
 )  # fmt: skip
 
 

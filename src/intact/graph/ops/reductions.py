@@ -1,4 +1,4 @@
-"""Records of reductions, comparisons and sorts along axes."""
+"""Records of reductions, comparisons, sorts and Fourier transforms along axes."""
 
 from __future__ import annotations
 
@@ -126,3 +126,24 @@ class NonMaxSuppression(Order):
 @dataclass(frozen=True)
 class NonZero(Order):
     pass
+
+
+@dataclass(frozen=True)
+class Transform(Operator, shared=True):
+    kind: ClassVar[Kind] = "reduction"
+    data: ClassVar[tuple[int, ...] | None] = None
+
+
+@dataclass(frozen=True)
+class DFT(Transform):
+    """Inputs: data, length, axis."""
+
+    inverse: int = 0
+    onesided: int = 0
+
+
+@dataclass(frozen=True)
+class STFT(Transform):
+    """Inputs: signal, step between frames, window, length of a frame."""
+
+    onesided: int = 1

@@ -1,4 +1,4 @@
-"""Records of convolutions, products and Attention."""
+"""Records of convolutions, products, pools and Attention."""
 
 from __future__ import annotations
 
@@ -87,3 +87,22 @@ class Attention(Operator):
     left_window_size: int = -1
     right_window_size: int = -1
     qk_matmul_output_mode: int = 0
+
+
+@dataclass(frozen=True)
+class AveragePool(Windowed):
+    kind: ClassVar[Kind] = "pool"
+    ceil_mode: int = 0
+    count_include_pad: int = 0
+
+
+@dataclass(frozen=True)
+class GlobalAveragePool(Operator):
+    kind: ClassVar[Kind] = "pool"
+
+
+@dataclass(frozen=True)
+class LpPool(Windowed):
+    kind: ClassVar[Kind] = "pool"
+    ceil_mode: int = 0
+    p: int = 2

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.graph import ops
 from intact.graph.core.build import is_read
-from intact.graph.core.notes import Note
-from intact.graph.core.order import move_constants_first
-from intact.graph.core.prune import prune
+from intact.graph.core.prune import move_constants_first, prune
 from intact.graph.core.quantization_view import QuantizedValue, is_op, quantization_of, quantized_bias_of
-from intact.graph.core.scene import Scene
+from intact.graph.core.scene import Note, Scene
 from intact.graph.infer.branches import branches_of, graft
 from intact.graph.qdq.code_bounds import CODE_BOUNDS
 from intact.graph.qdq.dynamic_layers import DYNAMIC, is_dynamic

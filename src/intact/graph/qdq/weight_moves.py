@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from intact.graph import ops
 from intact.graph.core.build import drop_unused, hand_over
 from intact.graph.core.constants import evaluate_node, foldable
-from intact.graph.core.notes import Note
 from intact.graph.core.quantization_view import is_op, quantization_of
-from intact.graph.core.scene import Scene
+from intact.graph.core.scene import Note, Scene
 
 _MOVES = (
     "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",

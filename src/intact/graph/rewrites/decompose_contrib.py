@@ -17,14 +17,13 @@ from intact.graph.core.build import Writer, is_read, sum_of, take_place
 from intact.graph.core.quantization_view import is_op
 from intact.graph.ops import MICROSOFT
 from intact.graph.ops.attributes import copy_attributes
-from intact.graph.rewrites.activations import write_swish, write_tanh_gelu
 from intact.graph.rewrites.contrib_attention import (
     Inputs,
     multi_head,
     quantized_self_attention,
     self_attention,
 )
-from intact.graph.rewrites.experts import experts, quantized_experts
+from intact.graph.rewrites.experts import experts, quantized_experts, write_swish, write_tanh_gelu
 from intact.graph.rewrites.group_query_attention import cache_limitation, group_query
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Scene
 from intact.graph.rewrites.rotary_embedding import rotate

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, pi, sqrt
 
 import numpy as np
 import onnx_ir as ir
@@ -16,9 +16,23 @@ from numpy.typing import NDArray
 from intact.graph import ops
 from intact.graph.core.build import Writer
 from intact.graph.core.edit import last_size, rank_of
-from intact.graph.rewrites.activations import write_swish, write_tanh_gelu
 from intact.graph.rewrites.contrib_attention import Inputs
 from intact.numerics import BlockWeights, dequantize_blocks, join_stream, split_fields
+
+
+def write_tanh_gelu(write: Writer, x: ir.Value) -> ir.Value:
+    """Write ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))``."""
+    cube = write("Mul", write("Mul", x, write("Mul", x, x)), write.constant(0.044715))
+    inner = write("Mul", write("Add", x, cube), write.constant(sqrt(2 / pi)))
+    curve = write("Add", write("Tanh", inner), write.constant(1))
+    return write("Mul", write("Mul", x, write.constant(0.5)), curve)
+
+
+def write_swish(write: Writer, x: ir.Value, alpha: float = 1.0) -> ir.Value:
+    """Write ``x * sigmoid(alpha * x)``."""
+    scaled = x if alpha == 1 else write("Mul", x, write.constant(alpha))
+    return write("Mul", x, write("Sigmoid", scaled))
+
 
 _T = ir.DataType
 _INT_BITS = (2, 4, 8)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common.inliner import InlinePass
 
 from intact.errors import FileFormatError
-from intact.graph.core.notes import Note
+from intact.graph.core.scene import Note
 from intact.graph.ops.attributes import FIX, has_graphs
 from intact.graph.opset.upgrade import upgrade_opset
 

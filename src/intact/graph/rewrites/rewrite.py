@@ -16,9 +16,9 @@ from intact.errors import UnsupportedError
 from intact.graph.core.edit import rank_of
 from intact.graph.core.error_text import naming_errors
 from intact.graph.core.invariants import FIX, check_graph, checks_every_pass
-from intact.graph.core.notes import Note
 from intact.graph.core.proto import forget_domain
 from intact.graph.core.prune import prune
+from intact.graph.core.scene import Note
 from intact.graph.core.scene import Scene as Scene
 from intact.graph.infer.inference import refresh_shapes
 from intact.graph.opset.upgrade import upgrade_opset

@@ -6,10 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from intact.graph import ops
-from intact.graph.core.notes import Note
 from intact.graph.core.proto import values_of, with_subgraphs
 from intact.graph.core.quantization_view import is_op
-from intact.graph.core.scene import Scene
+from intact.graph.core.scene import Note, Scene
 from intact.graph.ops import attributes
 
 _HALF, _BRAIN, _SINGLE = ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT

@@ -12,9 +12,17 @@ from dataclasses import dataclass
 from math import inf, isfinite, lcm, nextafter
 from typing import Any
 
-from intact.lm.schemas.formats import ANNOTATIONS as FORMAT_ANNOTATIONS
-from intact.lm.schemas.formats import ENFORCED, EXPRESSIONS, INTEGERS, LONGEST
-from intact.lm.schemas.keywords import ANNOTATIONS, NEUTRAL, PRIVATE, refuse
+from intact.lm.schemas.keywords import (
+    ANNOTATIONS,
+    ENFORCED,
+    EXPRESSIONS,
+    FORMAT_ANNOTATIONS,
+    INTEGERS,
+    LONGEST,
+    NEUTRAL,
+    PRIVATE,
+    refuse,
+)
 from intact.lm.schemas.patterns import Pattern, translate_pattern
 from intact.lm.schemas.references import References, draft_of
 

@@ -1,10 +1,11 @@
-"""Functions of two floats: maximum, minimum, and a slope below zero. NORMATIVE."""
+"""Functions of several floats: maximum, minimum, clip, and a slope below zero. NORMATIVE."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from intact.numerics.floats.elementary import at_least, at_most
 from intact.numerics.grids.affine import to_float32
 
 Reals = NDArray[np.float32]
@@ -54,3 +55,19 @@ def apply_slope(x: ArrayLike, slope: ArrayLike) -> Reals:
     x = to_float32(x)
     with np.errstate(all="ignore"):
         return np.asarray(np.where(x < 0, x * to_float32(slope), x))
+
+
+def clip(x: ArrayLike, low: float, high: float) -> Reals:
+    """Compute low where ``x < low``, high where ``x > high``, else x; a NaN stays. NORMATIVE.
+
+    Args:
+        x: Reals.
+        low, high: Rounded to float32; an infinity bounds nothing. Where low is above high, the result is
+            high.
+    Returns:
+        float32, shape of `x`.
+    Source: ONNX Clip.
+
+    Rule N49.
+    """
+    return at_most(at_least(to_float32(x), np.float32(low)), np.float32(high))

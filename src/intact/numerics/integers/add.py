@@ -1,4 +1,4 @@
-"""The sum of two tensors of codes."""
+"""The sum of two tensors of codes, and codes on another grid."""
 
 from __future__ import annotations
 
@@ -47,3 +47,20 @@ def reals_of(q: ArrayLike, affine: Affine) -> NDArray[np.float32]:
     steps = subtract_zero_point(q, affine[1], "codes").astype(np.float32)
     with np.errstate(over="ignore"):
         return np.asarray(steps * positive_scale(affine[0]))
+
+
+def rescale(q: ArrayLike, in_affine: Affine, out_affine: Affine, spec: QuantSpec) -> NDArray[np.int32]:
+    """Compute ``y = clamp(rne(fl32(fl32((q - z_in) * s_in) / s_out)) + z_out)``: one input of a Concat.
+
+    NORMATIVE.
+
+    Args:
+        q: Codes, any shape.
+        in_affine, out_affine: (scale, zero_point) read and written.
+        spec: The output grid, an integer format.
+    Returns:
+        int32 codes, shape of `q`.
+
+    Rules N28, N43.
+    """
+    return to_codes(reals_of(q, in_affine) / positive_scale(out_affine[0]), out_affine[1], spec)

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from intact.graph import Value
-from intact.graph.ops import CONVOLUTIONS, RECURRENT
+from intact.graph import Value, ops
+from intact.graph.ops import CONVOLUTIONS, RECURRENT, may_move
 from intact.placement.activations import activation_behind
-from intact.placement.log_products import before_logarithms
 from intact.placement.placement_graph import Op, Reader, View, may_be_float
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept
@@ -121,3 +120,58 @@ def not_float(op: Op, inputs: tuple[int, ...]) -> Kept | None:
         if is_double and op.op_type in CONVOLUTIONS | RECURRENT:
             return Kept(WIDE)
     return None
+
+
+_WRITES_INT8 = frozenset({"Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "ReduceMean"})
+
+
+def float_source(ctx: Context, value: Value | None) -> str | None:
+    """Return the operator that makes `value` in float; None where it can write int8.
+
+    Looks up through the operators that only move data. The makers are not decided yet, for the graph is
+    walked upwards: this asks what they could do.
+    """
+    while value is not None:
+        if value in ctx.stems:
+            return None
+        op = ctx.view.producer(value)
+        if op is None:
+            return "a graph input"
+        if op in ctx.fused or (op.domain == "" and op.op_type in _WRITES_INT8 | ctx.profile.tables):
+            return None
+        if not may_move(op.node):
+            return str(op)
+        value = op.inputs[0]
+    return "nothing"
+
+
+_SCALED = frozenset({
+    "Abs", "Add", "Cast", "Clip", "Conv", "ConvTranspose", "Div", "Gemm", "MatMul", "Max", "Mean", "Mul",
+    "Neg", "Pow", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceSum", "ReduceSumSquare",
+    "Sqrt", "Sub", "Sum", "Where",
+})  # fmt: skip
+"""Operators through which a factor of the data reaches a Log, which magnifies the smallest results.
+
+Not so behind an activation, a normalization or an exponential, where a network has begun, or ended.
+"""
+
+
+TAKES_LOGARITHM = "the logarithm of its results is taken: even steps have no codes for the small ones"
+
+
+def before_logarithms(view: View) -> frozenset[Op]:
+    """Find operators whose results reach a Log with their magnitude preserved, as in spectrograms.
+
+    Codes stand at even distances: what lies below half a step becomes 0. A logarithm makes large numbers of
+    such small ones: a spectrogram, whose bins are 60 dB apart and more, becomes noise.
+    """
+    products: set[Op] = set()
+    ahead: list[Value | None] = [op.inputs[0] for op in view.ops if op.op_type == "Log" and op.inputs]
+    while ahead:
+        op = view.producer(ahead.pop())
+        if op is None or op in products or op.domain:
+            continue
+        if ops.may_move(op.node) or op.op_type in _SCALED:
+            products.add(op)
+            ahead += [op.inputs[i] for i in ops.data_inputs(op.node) if i < len(op.inputs)]
+    return frozenset(products)

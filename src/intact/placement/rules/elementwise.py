@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from intact.placement.placement_graph import Op, View
 from intact.placement.records import Kept
-from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.rules.int8_sources import float_source
+from intact.placement.rules.base import Context, Int8, Rule, float_source
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:

@@ -6,8 +6,7 @@ from intact.placement.activations import is_function
 from intact.placement.placement_graph import Op, View
 from intact.placement.profiles import PROFILES
 from intact.placement.records import Kept
-from intact.placement.rules.base import Context, Int8, Rule
-from intact.placement.rules.int8_sources import float_source
+from intact.placement.rules.base import Context, Int8, Rule, float_source
 
 _FUNCTIONS = frozenset().union(*(profile.tables | profile.activations for profile in PROFILES.values()))
 

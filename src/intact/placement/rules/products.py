@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from intact.placement import log_products as logarithms
 from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
-from intact.placement.rules.base import Context, Int8, Rule
+from intact.placement.rules.base import TAKES_LOGARITHM, Context, Int8, Rule
 from intact.placement.rules.weighted import small_product
 
 
@@ -22,7 +21,7 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
     if op in ctx.in_logarithms:
-        return Kept(logarithms.REASON)
+        return Kept(TAKES_LOGARITHM)
     limit = ctx.profile.max_attention
     rows = [shape[-2] for shape in map(shape_of, op.inputs[:2]) if shape is not None and len(shape) > 1]
     longest = max((size for size in rows if size is not None), default=0)

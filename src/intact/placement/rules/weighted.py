@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from intact.graph import Value, ops
 from intact.graph.ops import CONVOLUTIONS, RECURRENT, Conv, ConvTranspose
-from intact.placement import log_products as logarithms
 from intact.placement.placement_graph import Op, View, shape_of
 from intact.placement.records import Kept
-from intact.placement.rules.base import Context, Int8, Rule
+from intact.placement.rules.base import TAKES_LOGARITHM, Context, Int8, Rule
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
@@ -28,7 +27,7 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
     if op in ctx.in_logarithms:
-        return Kept(logarithms.REASON)
+        return Kept(TAKES_LOGARITHM)
     small = _small_convolution(ctx, op) if op.op_type in CONVOLUTIONS else small_product(ctx, op)
     return small or Int8(inputs, f"{op} has a weight: its data and weight in int8")
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.bfloat16_tensors import without_bfloat16
 from intact.errors import QuantValueError
 from intact.graph import Model
 from intact.limits import BATCH_BYTES
 from intact.numerics import REAL_DTYPES
-from intact.string_arrays import as_strings
+from intact.string_arrays import as_strings, without_bfloat16
 
 Feeds = dict[str, NDArray]
 """The arrays of one run, by input name."""

@@ -4,8 +4,7 @@
 products, exponentials) compute what an engine of the module computes (docs/numerics.md, N65).
 """
 
-from intact.torch.exact.exact_forward import run_exactly
-from intact.torch.exact.exact_mode import exact_functions, torch_functions
+from intact.torch.exact.exact_mode import exact_functions, run_exactly, torch_functions
 from intact.torch.exact.torch_steps import record_torch_steps
 
 __all__ = ["exact_functions", "record_torch_steps", "run_exactly", "torch_functions"]

@@ -33,8 +33,7 @@ from intact.torch.private_torch import detect_fake_mode, open_sizes_of_one, pytr
 from intact.torch.qdq.run_exporter import FLAT_WEIGHTS, translate
 from intact.torch.tracing.assertions import skip_assertions
 from intact.torch.tracing.concrete_values import concrete_values
-from intact.torch.tracing.export_flags import hide_export
-from intact.torch.tracing.export_program import export_program
+from intact.torch.tracing.export_program import export_program, hide_export
 from intact.torch.tracing.untranslated_operators import Opaque, find_untranslated, translate_complex
 from intact.torch.tracing.user_frames import NOT_THE_USERS, user_frames
 from intact.torch.training.collect_statistics import evaluating

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -30,6 +31,7 @@ from intact.torch.operators.adaptive_pools import adaptive_translations
 from intact.torch.operators.grouped_matmul import grouped_translations, whole_products
 from intact.torch.operators.recurrent import recurrent_translation, whole_layers
 from intact.torch.private_torch import (
+    BUILD_REGISTRY,
     FOLD_CONSTANT,
     FORMAT_TARGET,
     INSERT_TYPE_PROMOTION,
@@ -40,17 +42,41 @@ from intact.torch.private_torch import (
     schema_of,
 )
 from intact.torch.qdq.block_markers import block_translation
-from intact.torch.qdq.cached_registry import cached_registry
 from intact.torch.qdq.operator_translations import operator_translations
 from intact.torch.qdq.skip_exporter_work import skip_exporter_work
 from intact.torch.tracing.assertions import remove_assertion_nodes, skip_assertions
 from intact.torch.tracing.concrete_values import concrete_values
 from intact.torch.tracing.constant_folding import fold_constants
-from intact.torch.tracing.export_flags import hide_export
-from intact.torch.tracing.export_program import export_program
+from intact.torch.tracing.export_program import export_program, hide_export
 from intact.torch.tracing.graph_modules import with_forward
 from intact.torch.tracing.untranslated_operators import find_untranslated, translate_complex
 from intact.torch.tracing.user_frames import user_frames
+
+__all__ = ["cached_registry"]
+
+
+@contextmanager
+def cached_registry() -> Iterator[None]:
+    """Let torch's exporter start from a copy of the registry that was built for the same opset."""
+
+    def wrap(original: Any) -> Any:
+        def copy_of_registry(kind: Any, *args: Any, **options: Any) -> Any:
+            registry = _build(original.__func__, kind, args, tuple(options.items()))
+            copy = kind()
+            vars(copy).update(vars(registry))
+            copy.functions = {target: list(forms) for target, forms in registry.functions.items()}
+            return copy
+
+        return classmethod(copy_of_registry)
+
+    with BUILD_REGISTRY.wrapping(wrap):
+        yield
+
+
+@cache
+def _build(build: Any, kind: Any, args: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> Any:
+    return build(kind, *args, **dict(options))
+
 
 __all__ = ["trace_torchscript", "translate"]
 

@@ -1,13 +1,37 @@
-"""Run torch.export, and record below `torch.vmap` where a model calls it."""
+"""Run torch.export as in eager code: below `torch.vmap`, and without its flags being seen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
 from intact.torch.private_torch import export_below_transforms, has_transforms
+
+__all__ = ["hide_export"]
+
+_FLAGS = ("is_compiling", "is_exporting")
+
+
+@contextmanager
+def hide_export() -> Iterator[None]:
+    """Make `torch.compiler.is_exporting` and `is_compiling` return False inside the context.
+
+    Code that branches on them may never have run the other branch. For example, it makes a mask only under
+    export, whose shape does not broadcast.
+    """
+    with ExitStack() as stack:
+        for name in _FLAGS:
+            stack.callback(setattr, torch.compiler, name, getattr(torch.compiler, name))
+            setattr(torch.compiler, name, _return_false)
+        yield
+
+
+def _return_false() -> bool:
+    return False
+
 
 __all__ = ["export_program"]
 

@@ -5,8 +5,7 @@ as IEEE 754 says (`div_rn`), nothing becomes a fused multiply-add (``enable_fp_f
 stay. `intact.torch.operators.fake_quantize` imports this package for CUDA tensors where Triton is installed.
 """
 
-from intact.torch.triton.elementwise import fake_quantize, fake_quantize_backward
-from intact.torch.triton.granule_layout import fits
+from intact.torch.triton.elementwise import fake_quantize, fake_quantize_backward, fits
 from intact.torch.triton.range_statistics import count_fixed, count_pow2, finite_range, min_max
 
 __all__ = [

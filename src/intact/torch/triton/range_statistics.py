@@ -10,7 +10,7 @@ from torch import Tensor
 
 from intact.calib import BINS
 from intact.torch import fake_quantize_formula as formula
-from intact.torch.triton.granule_layout import layout_of
+from intact.torch.triton.elementwise import layout_of
 from intact.torch.triton.inline_formula import OPTIONS, power_of_two
 
 BLOCK = 4096

@@ -1,13 +1,16 @@
-"""Operands of layers: codes on a grid of the plan, and tensors as they are."""
+"""Operands of layers: codes on a grid of the plan, tensors as they are, and positions along an axis."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.steps import Codes
+from intact.engine.lower.base.rule import who
+from intact.engine.steps import Codes, CumSum, Dim, Expand, SizeVector
 from intact.engine.steps.base.window import Pads
-from intact.graph import Value
+from intact.graph import Node, Value
 
 
 @dataclass(frozen=True)
@@ -41,3 +44,27 @@ def plain_operand(builder: PlanBuilder, value: Value | None) -> str:
     if tensor is None or tensor.codes is not None:
         raise NoMatch(f"'{value.name}' is made by no native step, or lies on a grid of its own")
     return tensor.name
+
+
+def positions(builder: PlanBuilder, node: Node, count: Dim) -> str:
+    """Write the steps of int64 numbers 0, 1, ... up to a size, and return their tensor."""
+    y = builder.scratch(f"{node.outputs[0].name}.positions", "int64", (count,))
+    count_up(builder, node, builder.hold(f"{node.name}.one", np.array(1)), y)
+    return y
+
+
+def size_scalar(builder: PlanBuilder, node: Node, size: Dim) -> str:
+    """Return a dimension as a 0-d int64 tensor: a constant if known, else the output of a SizeVector step."""
+    if isinstance(size, int):
+        return builder.hold(f"{node.name}.number", np.array(size))
+    y = builder.scratch(f"{node.outputs[0].name}.number", "int64", ())
+    builder.add(SizeVector(*who(node), y, (size,)))
+    return y
+
+
+def count_up(builder: PlanBuilder, node: Node, delta: str, y: str) -> None:
+    """Write 0, delta, 2 delta, ... to y, a vector that is defined."""
+    tensor = builder.tensors[y]
+    steps = builder.scratch(f"{y}.steps", tensor.dtype, tensor.shape)
+    builder.add(Expand(*who(node), delta, steps), node)
+    builder.add(CumSum(*who(node), steps, y, 0, exclusive=True), node)

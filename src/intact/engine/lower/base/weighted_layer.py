@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,12 +17,23 @@ from intact.engine.lower.base.epilogue import (
     take_residual,
     take_slope,
 )
-from intact.engine.lower.base.functions import function_of
 from intact.engine.lower.base.fused import Fused
 from intact.engine.lower.base.operand import CodesRead
 from intact.engine.lower.base.weights import Weight, bias_of, prove, prove_joined
 from intact.engine.steps import Conv, Epilogue, Linear, Step
-from intact.graph import Node
+from intact.graph import Node, ops
+
+
+def function_of(nodes: Sequence[Node], name: str) -> str | None:
+    """Return the name in `numerics.FUNCTIONS` of what `nodes` compute; None where it has none.
+
+    Args:
+        nodes: One node, or several that exporters write for one function.
+        name: The function's name in reports, by which several nodes are known.
+    """
+    record = ops.read(nodes[0]) if len(nodes) == 1 else ops.NAMED_FUNCTIONS.get(name)
+    return record.step or None if isinstance(record, ops.Function) else None
+
 
 MakeSteps = Callable[[str, str, str, Epilogue, tuple[str, ...]], list[Step]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from intact.lm.description.families.decoder_family import DecoderFamily, ExpertFamily
-from intact.lm.description.families.shared_fields import (
+from intact.lm.description.families.dense_families import (
     GRANITE,
     LAYER,
     LLAMA,

@@ -1,12 +1,45 @@
-"""Switches of a `TensorQuantizer`: pass, collect, clip, quantize."""
+"""Switches of a `TensorQuantizer`: pass, collect, clip, quantize; and of the class: export."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from intact.errors import QuantValueError
-from intact.torch.nn.modules import _export_switch
 from intact.torch.nn.modules.clip import Clip
+
+_state = {"on": False}
+
+
+def set_switch(on: bool) -> None:
+    """Set the switch."""
+    _state["on"] = bool(on)
+
+
+def is_on() -> bool:
+    """Return the setting of the switch."""
+    return _state["on"]
+
+
+class ExportSwitch(type(nn.Module)):  # type: ignore[misc]
+    """Metaclass whose `use_fb_fake_quant` and `_enable_onnx_export` read and write one switch."""
+
+    @property
+    def _enable_onnx_export(cls) -> bool:
+        return is_on()
+
+    @_enable_onnx_export.setter
+    def _enable_onnx_export(cls, value: bool) -> None:
+        set_switch(value)
+
+    @property
+    def use_fb_fake_quant(cls) -> bool:
+        return is_on()
+
+    @use_fb_fake_quant.setter
+    def use_fb_fake_quant(cls, value: bool) -> None:
+        set_switch(value)
 
 
 class Switches:
@@ -27,11 +60,11 @@ class Switches:
     @property
     def _enable_onnx_export(self) -> bool:
         """The one export switch, which is the class's; scripts read and set it on a quantizer, too."""
-        return _export_switch.is_on()
+        return is_on()
 
     @_enable_onnx_export.setter
     def _enable_onnx_export(self, value: bool) -> None:
-        _export_switch.set_switch(value)
+        set_switch(value)
 
     def enable(self) -> None:
         """Let the quantizer act again."""

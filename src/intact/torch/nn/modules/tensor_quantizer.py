@@ -15,9 +15,8 @@ from intact.torch import calib
 from intact.torch.descriptor import QuantDescriptor, format_name
 from intact.torch.exact.grid_tensor import carry_grid, plain_tensor
 from intact.torch.nn.modules import _quantizer_state
-from intact.torch.nn.modules._export_switch import ExportSwitch
 from intact.torch.nn.modules._stale_ranges import WatchedWeight, watch_weight
-from intact.torch.nn.modules._switches import Switches
+from intact.torch.nn.modules._switches import ExportSwitch, Switches
 from intact.torch.nn.modules.clip import Clip
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.operators import learned_ranges

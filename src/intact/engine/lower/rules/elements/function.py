@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.chain import StepChain
-from intact.engine.lower.base.functions import function_of
 from intact.engine.lower.base.rule import Rule
+from intact.engine.lower.base.weighted_layer import function_of
 from intact.engine.lower.rules.elements.table import lower_table
 from intact.engine.steps import Function
 from intact.graph import Node, Value, ops

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.positions import positions
+from intact.engine.lower.base.operand import positions
 from intact.engine.lower.base.rule import has, plain, who
 from intact.engine.steps import Elementwise, Reshape, Tensor
 from intact.graph import Node, ops

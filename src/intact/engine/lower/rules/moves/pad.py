@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder
-from intact.engine.lower.base.positions import positions, size_scalar
+from intact.engine.lower.base.operand import positions, size_scalar
 from intact.engine.lower.base.rule import between, data, define_like, has, who
 from intact.engine.lower.rules.moves.resize import check_count, require_size, take_places
 from intact.engine.steps import Dim, Elementwise, Pad, Resize, Slice, Tensor

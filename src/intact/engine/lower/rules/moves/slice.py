@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.base.positions import positions, size_scalar
+from intact.engine.lower.base.operand import positions, size_scalar
 from intact.engine.lower.base.rule import between, data, data_or_constant, define_like, has, numbers, who
 from intact.engine.lower.passes.output_sizes import first_of_slice
 from intact.engine.steps import Dim, Elementwise, Gather, Slice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of, is_float32
-from intact.engine.lower.base.positions import count_up
+from intact.engine.lower.base.operand import count_up
 from intact.engine.lower.base.rule import plain, who
 from intact.engine.steps import Dim, Elementwise
 from intact.graph import Node
