@@ -58,7 +58,8 @@ LINKS = {
 
 OTHERS_NAMES = {
     "added", "cudaMallocManaged", "described", "elapsed_time", "expected_error", "expected_sqnr", "met",
-    "pagelocked_empty", "pagelocked_zeros", "ranked", "scaled_e4m3", "streamed", "unsigned",
+    "pagelocked_empty", "pagelocked_zeros", "ranked", "scaled_e4m3", "streamed",
+    "unfused_tensors_debug_state", "unsigned",
 }  # fmt: skip
 """Names that are not ours to choose: of packages that INTact stands in for, and of our published API."""
 

@@ -73,6 +73,6 @@ def test_a_tensor_that_is_too_large(network) -> None:
     assert network.errors() == ["(Unnamed Layer* 1) [Quantize]: volume of the input exceeds 2147483647"]
 
 
-def test_dialects_are_two() -> None:
-    with pytest.raises(ValueError, match=r"want '8\.x' or '10\.x'"):
+def test_dialects_are_three() -> None:
+    with pytest.raises(ValueError, match=r"want '8\.x', '10\.x' or '11\.x'"):
         trt.set_dialect("9.x")

@@ -55,7 +55,7 @@ def grid(n: Network, quantize: bool) -> tuple[Any, dict[str, Any]]:
     else:
         layer = n.add_dequantize(constant(n, ONES.astype(np.int8)), scale)
     layer.axis = 0
-    return layer, {"axis": 1, "to_type": trt.fp8 if quantize else trt.int32}
+    return layer, {"axis": 1, "to_type": trt.fp8 if quantize else trt.int32, "block_shape": (1, 2, 3, 3)}
 
 
 def attention(n: Network) -> tuple[Any, dict[str, Any]]:
@@ -63,9 +63,25 @@ def attention(n: Network) -> tuple[Any, dict[str, Any]]:
     layer = n.add_attention(q, k, v, trt.AttentionNormalizationOp.SOFTMAX, False)
     scale = Other(lambda network: constant(network, np.float32(0.1)))
     return layer, {
-        "causal": True, "norm_op": trt.AttentionNormalizationOp.NONE,
+        "causal": True, "causal_kind": trt.CausalMaskKind.LOWER_RIGHT,
+        "query_form": trt.AttentionIOForm.PACKED_NHD, "key_value_form": trt.AttentionIOForm.PACKED_NHD,
+        "query_lengths": Other(lambda network: ints(network, 3), query_form=trt.AttentionIOForm.PACKED_NHD),
+        "key_value_lengths": Other(lambda network: ints(network, 2)),
+        "norm_op": trt.AttentionNormalizationOp.NONE,
         "mask": Other(lambda network: constant(network, np.ones((1, 1, 3, 3), bool))),
         "normalization_quantize_scale": scale, "normalization_quantize_to_type": trt.int8,
+    }  # fmt: skip
+
+
+def experts(n: Network) -> tuple[Any, dict[str, Any]]:
+    layer = n.add_moe(data(n, (1, 2, 4)), data(n, (1, 2, 1), trt.int32), data(n, (1, 2, 1)))
+    layer.set_gated_weights(*(data(n, s) for s in ((3, 4, 8), (3, 4, 8), (3, 8, 4))), trt.MoEActType.SILU)
+    layer.set_gated_biases(*(data(n, (3, size)) for size in (8, 8, 4)))
+    layer.set_quantization_dynamic_dbl_q(constant(n, np.float32(1)), trt.fp4, (1, 1, 1, 8), trt.fp8)
+    return layer, {
+        "activation_type": trt.MoEActType.NONE, "quantization_to_type": trt.fp8,
+        "quantization_block_shape": (1, 1, 1, 4), "dyn_q_output_scale_type": trt.float32,
+        "swiglu_param_limit": 2.0, "swiglu_param_alpha": 2.0, "swiglu_param_beta": 1.0,
     }  # fmt: skip
 
 
@@ -198,9 +214,13 @@ RECIPES: dict[str, Recipe] = {
     ),
     "IIteratorLayer": lambda n: loop_part(n, "iterator"),
     "ILoopOutputLayer": lambda n: loop_part(n, "output"),
+    "IMoELayer": experts,
     "IKVCacheUpdateLayer": lambda n: (
         n.add_kv_cache_update(data(n), data(n), data(n, (1,), trt.int32), trt.KVCacheMode.LINEAR),
-        {"cache_mode": None},
+        {
+            "cache_mode": None, "update_form": trt.AttentionIOForm.PACKED_NHD,
+            "update_lengths": Other(lambda network: ints(network, 0, 6)),
+        },
     ),
     "ILRNLayer": lambda n: (
         n.add_lrn(data(n), 3, 1.0, 0.5, 1.0), {"alpha": 2.0, "beta": 1.0, "k": 2.0, "window_size": 5},

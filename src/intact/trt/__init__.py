@@ -1,5 +1,7 @@
 """TensorRT's vocabulary on INTact's engine: ``import intact.trt as trt`` for ``import tensorrt as trt``."""
 
+import sys
+
 from intact.trt.base.dialects import (
     VERSIONS,
     get_dialect,
@@ -7,6 +9,7 @@ from intact.trt.base.dialects import (
 )
 from intact.trt.base.enums import (
     AllocatorFlag,
+    APILanguage,
     BuilderFlag,
     CalibrationAlgoType,
     DataType,
@@ -21,12 +24,15 @@ from intact.trt.base.enums import (
     MemoryPoolType,
     NetworkDefinitionCreationFlag,
     OnnxParserFlag,
+    PluginArgDataType,
+    PluginArgType,
     PluginCapabilityType,
     PluginCreatorVersion,
     PluginFieldType,
     PreviewFeature,
     ProfilingVerbosity,
     QuantizationFlag,
+    QuickPluginCreationRequest,
     RuntimePlatform,
     SeekPosition,
     SerializationFlag,
@@ -70,10 +76,13 @@ from intact.trt.base.itensor import (
     Weights,
     volume,
 )
+from intact.trt.base.module_names import TrtModule, missing_name, visible_names
 from intact.trt.base.operation_enums import (
     ActivationType,
+    AttentionIOForm,
     AttentionNormalizationOp,
     BoundingBoxFormat,
+    CausalMaskKind,
     CollectiveOperation,
     CumulativeOperation,
     DimensionOperation,
@@ -133,6 +142,7 @@ from intact.trt.layers import (
     IActivationLayer,
     IAssertionLayer,
     IAttention,
+    IAttentionBoundaryLayer,
     IAttentionInputLayer,
     IAttentionOutputLayer,
     ICastLayer,
@@ -143,6 +153,7 @@ from intact.trt.layers import (
     ICumulativeLayer,
     IDeconvolutionLayer,
     IDequantizeLayer,
+    IDistCollectiveLayer,
     IDynamicQuantizeLayer,
     IEinsumLayer,
     IElementWiseLayer,
@@ -152,15 +163,18 @@ from intact.trt.layers import (
     IGridSampleLayer,
     IIdentityLayer,
     IIfConditional,
+    IIfConditionalBoundaryLayer,
     IIfConditionalInputLayer,
     IIfConditionalOutputLayer,
     IIteratorLayer,
     IKVCacheUpdateLayer,
     ILayer,
     ILoop,
+    ILoopBoundaryLayer,
     ILoopOutputLayer,
     ILRNLayer,
     IMatrixMultiplyLayer,
+    IMoELayer,
     INMSLayer,
     INonZeroLayer,
     INormalizationLayer,
@@ -201,33 +215,50 @@ from intact.trt.plugins.plugin import (
     init_libnvinfer_plugins,
     plugin,
 )
-from intact.trt.plugins.plugin_registry import (
+from intact.trt.plugins.plugin_interfaces import (
     DynamicPluginTensorDesc,
+    FallbackString,
     IDimensionExpr,
     IExprBuilder,
+    InterfaceInfo,
     IPluginCapability,
     IPluginCreator,
     IPluginCreatorInterface,
     IPluginCreatorV3One,
-    IPluginRegistry,
+    IPluginCreatorV3Quick,
     IPluginResource,
     IPluginResourceContext,
     IPluginV2,
     IPluginV2DynamicExt,
+    IPluginV2DynamicExtBase,
     IPluginV2Ext,
     IPluginV3,
     IPluginV3OneBuild,
     IPluginV3OneBuildV2,
     IPluginV3OneCore,
     IPluginV3OneRuntime,
+    IPluginV3QuickAOTBuild,
+    IPluginV3QuickBuild,
+    IPluginV3QuickCore,
+    IPluginV3QuickRuntime,
+    ISymExpr,
+    ISymExprs,
+    IVersionedInterface,
+    KernelLaunchParams,
     PluginField,
     PluginFieldCollection,
     PluginTensorDesc,
+)
+from intact.trt.plugins.plugin_registry import (
+    IPluginRegistry,
     get_builder_plugin_registry,
     get_plugin_registry,
 )
 from intact.trt.running.cuda_engine import (
     ICudaEngine,
+)
+from intact.trt.running.debug_tensors import (
+    IDebugListener,
 )
 from intact.trt.running.engine_configs import (
     EngineInspector,
@@ -235,7 +266,6 @@ from intact.trt.running.engine_configs import (
     ISerializationConfig,
 )
 from intact.trt.running.execution_context import (
-    IDebugListener,
     IExecutionContext,
     IOutputAllocator,
 )
@@ -248,7 +278,7 @@ from intact.trt.running.runtime import (
 )
 
 __version__: str
-"""The TensorRT whose vocabulary this is: 10.9.0, or 8.6.1 for a script of the dialect 8.x."""
+"""The TensorRT whose vocabulary this is: 10.9.0; 8.6.1 or 11.1.0 for a script of the dialects 8.x, 11.x."""
 
 float32 = DataType.FLOAT
 float16 = DataType.HALF
@@ -263,58 +293,69 @@ int4 = DataType.INT4
 fp4 = DataType.FP4
 e8m0 = DataType.E8M0
 PluginFieldCollection_ = PluginFieldCollection
+_plugin_registry = get_plugin_registry()
 
 
 def __getattr__(name: str) -> str:
     if name == "__version__":
         return VERSIONS[get_dialect()]
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    raise missing_name(__name__, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "__version__"})
+    return visible_names({*globals(), "__version__"})
 
 
 def get_nv_onnx_parser_version() -> int:
-    """Return the version of TensorRT's parser whose messages are followed: 0x100900."""
-    return 100900
+    """Return the version of TensorRT's parser whose messages are followed: 100900 for 10.9.0."""
+    major, minor, patch = map(int, VERSIONS[get_dialect()].split("."))
+    return major * 10000 + minor * 100 + patch
+
+
+sys.modules[__name__].__class__ = TrtModule
 
 
 __all__ = [
-    "ActivationType", "AllocatorFlag", "AttentionNormalizationOp", "BoundingBoxFormat", "Builder",
-    "BuilderFlag", "CalibrationAlgoType", "CollectiveOperation", "CumulativeOperation", "DataType",
-    "DeviceType", "DimensionOperation", "Dims", "Dims2", "Dims3", "Dims4", "DimsExprs", "DimsHW",
-    "DynamicPluginTensorDesc", "ElementWiseOperation", "EngineCapability", "EngineInspector",
-    "EngineStat", "ErrorCode", "ErrorCodeTRT", "ExecutionContextAllocationStrategy", "FillOperation",
+    "APILanguage", "ActivationType", "AllocatorFlag", "AttentionIOForm", "AttentionNormalizationOp",
+    "BoundingBoxFormat", "Builder", "BuilderFlag", "CalibrationAlgoType", "CausalMaskKind",
+    "CollectiveOperation", "CumulativeOperation", "DataType", "DeviceType", "DimensionOperation",
+    "Dims", "Dims2", "Dims3", "Dims4", "DimsExprs", "DimsHW", "DynamicPluginTensorDesc",
+    "ElementWiseOperation", "EngineCapability", "EngineInspector", "EngineStat", "ErrorCode",
+    "ErrorCodeTRT", "ExecutionContextAllocationStrategy", "FallbackString", "FillOperation",
     "GatherMode", "Grid", "HardwareCompatibilityLevel", "IActivationLayer", "IAlgorithm",
-    "IAlgorithmContext", "IAlgorithmIOInfo", "IAlgorithmSelector", "IAlgorithmVariant", "IAssertionLayer",
-    "IAttention", "IAttentionInputLayer", "IAttentionOutputLayer", "IBuilderConfig", "ICastLayer",
-    "IConcatenationLayer", "IConditionLayer", "IConstantLayer", "IConvolutionLayer", "ICudaEngine",
-    "ICumulativeLayer", "IDebugListener", "IDeconvolutionLayer", "IDequantizeLayer", "IDimensionExpr",
+    "IAlgorithmContext", "IAlgorithmIOInfo", "IAlgorithmSelector", "IAlgorithmVariant",
+    "IAssertionLayer", "IAttention", "IAttentionBoundaryLayer", "IAttentionInputLayer",
+    "IAttentionOutputLayer", "IBuilderConfig", "ICastLayer", "IConcatenationLayer", "IConditionLayer",
+    "IConstantLayer", "IConvolutionLayer", "ICudaEngine", "ICumulativeLayer", "IDebugListener",
+    "IDeconvolutionLayer", "IDequantizeLayer", "IDimensionExpr", "IDistCollectiveLayer",
     "IDynamicQuantizeLayer", "IEinsumLayer", "IElementWiseLayer", "IErrorRecorder", "IExecutionContext",
     "IExprBuilder", "IFillLayer", "IFullyConnectedLayer", "IGatherLayer", "IGpuAllocator",
     "IGpuAsyncAllocator", "IGridSampleLayer", "IHostMemory", "IIdentityLayer", "IIfConditional",
-    "IIfConditionalInputLayer", "IIfConditionalOutputLayer", "IInt8Calibrator", "IInt8EntropyCalibrator",
-    "IInt8EntropyCalibrator2", "IInt8LegacyCalibrator", "IInt8MinMaxCalibrator", "IIteratorLayer",
-    "IKVCacheUpdateLayer", "ILRNLayer", "ILayer", "ILogger", "ILoop", "ILoopOutputLayer",
-    "IMatrixMultiplyLayer", "INMSLayer", "INetworkDefinition", "INonZeroLayer", "INormalizationLayer",
-    "IOneHotLayer", "IOnnxLayer", "IOptimizationProfile", "IOutputAllocator", "IPaddingLayer",
-    "IParametricReLULayer", "IPluginCapability", "IPluginCreator", "IPluginCreatorInterface",
-    "IPluginCreatorV3One", "IPluginRegistry", "IPluginResource", "IPluginResourceContext", "IPluginV2",
-    "IPluginV2DynamicExt", "IPluginV2Ext", "IPluginV2Layer", "IPluginV3", "IPluginV3Layer",
-    "IPluginV3OneBuild", "IPluginV3OneBuildV2", "IPluginV3OneCore", "IPluginV3OneRuntime",
-    "IPoolingLayer", "IProfiler", "IProgressMonitor", "IQuantizeLayer", "IRNNv2Layer",
-    "IRaggedSoftMaxLayer", "IRecurrenceLayer", "IReduceLayer", "IResizeLayer", "IReverseSequenceLayer",
-    "IRotaryEmbeddingLayer", "IRuntimeConfig", "IScaleLayer", "IScatterLayer", "ISelectLayer",
-    "ISerializationConfig", "IShapeLayer", "IShuffleLayer", "ISliceLayer", "ISoftMaxLayer",
-    "ISqueezeLayer", "IStreamReader", "IStreamReaderV2", "IStreamWriter", "ITensor", "ITimingCache",
-    "ITopKLayer", "ITripLimitLayer", "IUnaryLayer", "IUnsqueezeLayer", "InterpolationMode", "KVCacheMode",
-    "LayerInformationFormat", "LayerType", "Logger", "LoopOutput", "MatrixOperation", "MemoryPoolType",
-    "MoEActType", "NetworkDefinitionCreationFlag", "OnnxParser", "OnnxParserFlag", "OnnxParserRefitter",
-    "PaddingMode", "ParserError", "Permutation", "PluginCapabilityType", "PluginCreatorVersion",
-    "PluginField", "PluginFieldCollection", "PluginFieldCollection_", "PluginFieldType",
-    "PluginTensorDesc", "PoolingType", "PreviewFeature", "Profiler", "ProfilingVerbosity",
-    "QuantizationFlag", "Quantized", "RNNDirection", "RNNGateType", "RNNInputMode", "RNNOperation",
+    "IIfConditionalBoundaryLayer", "IIfConditionalInputLayer", "IIfConditionalOutputLayer",
+    "IInt8Calibrator", "IInt8EntropyCalibrator", "IInt8EntropyCalibrator2", "IInt8LegacyCalibrator",
+    "IInt8MinMaxCalibrator", "IIteratorLayer", "IKVCacheUpdateLayer", "ILRNLayer", "ILayer", "ILogger",
+    "ILoop", "ILoopBoundaryLayer", "ILoopOutputLayer", "IMatrixMultiplyLayer", "IMoELayer", "INMSLayer",
+    "INetworkDefinition", "INonZeroLayer", "INormalizationLayer", "IOneHotLayer", "IOnnxLayer",
+    "IOptimizationProfile", "IOutputAllocator", "IPaddingLayer", "IParametricReLULayer",
+    "IPluginCapability", "IPluginCreator", "IPluginCreatorInterface", "IPluginCreatorV3One",
+    "IPluginCreatorV3Quick", "IPluginRegistry", "IPluginResource", "IPluginResourceContext",
+    "IPluginV2", "IPluginV2DynamicExt", "IPluginV2DynamicExtBase", "IPluginV2Ext", "IPluginV2Layer",
+    "IPluginV3", "IPluginV3Layer", "IPluginV3OneBuild", "IPluginV3OneBuildV2", "IPluginV3OneCore",
+    "IPluginV3OneRuntime", "IPluginV3QuickAOTBuild", "IPluginV3QuickBuild", "IPluginV3QuickCore",
+    "IPluginV3QuickRuntime", "IPoolingLayer", "IProfiler", "IProgressMonitor", "IQuantizeLayer",
+    "IRNNv2Layer", "IRaggedSoftMaxLayer", "IRecurrenceLayer", "IReduceLayer", "IResizeLayer",
+    "IReverseSequenceLayer", "IRotaryEmbeddingLayer", "IRuntimeConfig", "IScaleLayer", "IScatterLayer",
+    "ISelectLayer", "ISerializationConfig", "IShapeLayer", "IShuffleLayer", "ISliceLayer",
+    "ISoftMaxLayer", "ISqueezeLayer", "IStreamReader", "IStreamReaderV2", "IStreamWriter", "ISymExpr",
+    "ISymExprs", "ITensor", "ITimingCache", "ITopKLayer", "ITripLimitLayer", "IUnaryLayer",
+    "IUnsqueezeLayer", "IVersionedInterface", "InterfaceInfo", "InterpolationMode", "KVCacheMode",
+    "KernelLaunchParams", "LayerInformationFormat", "LayerType", "Logger", "LoopOutput",
+    "MatrixOperation", "MemoryPoolType", "MoEActType", "NetworkDefinitionCreationFlag", "OnnxParser",
+    "OnnxParserFlag", "OnnxParserRefitter", "PaddingMode", "ParserError", "Permutation",
+    "PluginArgDataType", "PluginArgType", "PluginCapabilityType", "PluginCreatorVersion", "PluginField",
+    "PluginFieldCollection", "PluginFieldCollection_", "PluginFieldType", "PluginTensorDesc",
+    "PoolingType", "PreviewFeature", "Profiler", "ProfilingVerbosity", "QuantizationFlag", "Quantized",
+    "QuickPluginCreationRequest", "RNNDirection", "RNNGateType", "RNNInputMode", "RNNOperation",
     "ReduceOperation", "Refitter", "ResizeCoordinateTransformation", "ResizeMode", "ResizeRoundMode",
     "ResizeSelector", "Runtime", "RuntimePlatform", "SampleMode", "ScaleMode", "ScatterMode",
     "SeekPosition", "SerializationFlag", "SliceMode", "TacticSource", "TempfileControlFlag",

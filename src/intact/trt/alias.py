@@ -14,6 +14,7 @@ from intact import trt
 from intact.errors import UnsupportedError
 from intact.standins import StandInDistribution, register_distribution
 from intact.trt.base.dialects import VERSIONS
+from intact.trt.base.module_names import TrtModule, visible_names
 from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray, pycuda_tools
 from intact.trt.plugins.plugin_decorators import PluginModule
 
@@ -40,7 +41,7 @@ def alias(*, force: bool = False) -> None:
         raise UnsupportedError(
             "alias", "tensorrt, which is installed", "none", "uninstall it, or call alias(force=True)"
         )
-    names = {name: getattr(trt, name) for name in trt.__all__}
+    names = {name: getattr(trt, name) for name in vars(trt)["__all__"]}
     inner = _module("tensorrt.tensorrt", __getattr__=trt.__getattr__, **names)
     outer = _module("tensorrt", tensorrt=inner, __getattr__=trt.__getattr__, __intact__=True, **names)
     for module in (inner, outer):
@@ -107,11 +108,11 @@ def _is_installed(root: str) -> bool:
 
 
 def _names_in(module: ModuleType) -> list[str]:
-    return sorted({*vars(module), "__version__"})
+    return visible_names({*vars(module), "__version__"})
 
 
 def _module(name: str, **content: Any) -> ModuleType:
-    module = ModuleType(name, f"INTact in place of {name}.")
+    module = (TrtModule if name.startswith("tensorrt") else ModuleType)(name, f"INTact in place of {name}.")
     module.__path__, module.__file__ = [], trt.__file__
     module.__spec__ = ModuleSpec(name, None, is_package=True)  # torch and others ask find_spec what is there
     module.__dict__.update(content)

@@ -8,7 +8,7 @@ from typing import Any
 from intact.engine import Plan
 from intact.engine.lower import lower
 from intact.errors import IntactError
-from intact.graph import widen_ports
+from intact.graph import STORED, widen_ports
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
 from intact.trt.base.host_interfaces import IHostMemory, ILogger, IStreamWriter, LogSeverity, phases
@@ -189,7 +189,8 @@ class Builder(Reporting):
         ranges = any(tensor.dynamic_range for tensor in network.tensors)
         wants_int8 = config.get_flag(BuilderFlag.INT8) and (config.int8_calibrator is not None or ranges)
         conditions = _assertions(network)
-        debugged = list(network._debugged)
+        unfused = _tensors_between_steps(network)
+        debugged = [*network._debugged, *unfused]
         watched = list(dict.fromkeys([*conditions, *debugged]))
         hidden = [t for t in watched if not (t.is_network_input or t.is_network_output)]
         depends = dependence_of(network)
@@ -198,7 +199,7 @@ class Builder(Reporting):
             assertions={t.name: message for t, message in conditions.items()},
             sizes={t.name: t.shape for t in network.outputs if -1 in t.shape},
             of_shapes=tuple(t.name for t in conditions if only_shapes(t)),
-            debugged=tuple(t.name for t in debugged),
+            debugged=tuple(t.name for t in debugged), unfused=tuple(t.name for t in unfused),
             visible=tuple(t.name for t in watched if t not in hidden), plugins=plugins_of(network),
             aliases=aliases_of(network),
             types={t.name: t.dtype for t in (*network.inputs, *network.outputs, *watched)},
@@ -239,6 +240,20 @@ def _assertions(network: INetworkDefinition) -> dict[ITensor, str]:
             if value is None and condition is not None:
                 conditions[layer.condition] = layer.message
     return conditions
+
+
+def _tensors_between_steps(network: INetworkDefinition) -> list[ITensor]:
+    """Return the tensors that the plan has between its steps, where the network wants them to be seen."""
+    if not network._shows_unfused:
+        return []
+    hidden = [t for la in network.layers for t in la._outputs if t not in network._debugged]
+    hidden = [t for t in hidden if not t.is_network_output]
+    if dependence_of(network):
+        return hidden
+    tensors = lower(network.compose().load()).tensors
+    types = {t.name: t.dtype.numpy.name for t in hidden}
+    types = {name: STORED.get(dtype, dtype) for name, dtype in types.items()}
+    return [t for t in hidden if t.name in tensors and tensors[t.name].stored_dtype == types[t.name]]
 
 
 def aliases_of(network: INetworkDefinition) -> dict[str, str]:

@@ -1,11 +1,13 @@
-"""Choose the dialect of TensorRT: 8.x and 10.x have different members, and different rules for Quantize
+"""Choose the dialect of TensorRT: 8.x, 10.x and 11.x have different members, and different rules for Quantize
 layers.
 
-    rule                                        "8.x"                        "10.x" (the default)
-    axis not set                                an error                     per-tensor
-    a scale for each channel of an activation   allowed                      refused: weights only
-    a zero point that is not zero               no effect, with a warning    refused
-    members that TensorRT 10 removed            exist                        do not exist
+    rule                                       "8.x"                     "10.x" (the default)  "11.x"
+    axis not set                               an error                  per-tensor            per-tensor
+    a scale for each channel of an activation  allowed                   refused               refused
+    a zero point that is not zero              no effect, and a warning  refused               refused
+    members that TensorRT 10 removed           exist                     do not exist          do not exist
+    calibrators, precision flags, ranges       exist                     exist                 do not exist
+    types                                      chosen by the builder     as created            the network's
 
 `set_dialect`, or the environment variable INTACT_TRT_DIALECT, chooses. Where neither does, the dialect is
 that of the script (`script_dialect`).
@@ -18,11 +20,11 @@ from types import FrameType
 from typing import Literal, cast, get_args
 
 from intact.errors import QuantValueError
-from intact.trt.base.script_dialect import caller_frame, calls_removed_members
+from intact.trt.base.script_dialect import caller_frame, calls_removed_members, needs_version_11
 
-Dialect = Literal["8.x", "10.x"]
+Dialect = Literal["8.x", "10.x", "11.x"]
 
-VERSIONS: dict[Dialect, str] = {"8.x": "8.6.1", "10.x": "10.9.0"}
+VERSIONS: dict[Dialect, str] = {"8.x": "8.6.1", "10.x": "10.9.0", "11.x": "11.1.0"}
 """Values of ``__version__`` for scripts of each dialect."""
 
 _chosen: list[Dialect] = []
@@ -37,9 +39,9 @@ def set_dialect(name: Dialect) -> None:
     """Choose the dialect for networks that are made from now on.
 
     Args:
-        name: "8.x" or "10.x".
+        name: "8.x", "10.x" or "11.x".
     Raises:
-        QuantValueError: It is neither.
+        QuantValueError: It is none of them.
     """
     _chosen[:] = [_check_dialect(name, "dialect")]
 
@@ -79,22 +81,38 @@ class DialectChoice:
         chosen = explicit_dialect()
         if chosen is not None:
             return self if self.is_explicit and self._dialect == chosen else DialectChoice()
-        if self._dialect is None and calls_removed_members(frame or caller_frame()):
-            self._dialect = "8.x"
+        if self._dialect is None:
+            frame = frame or caller_frame()
+            if calls_removed_members(frame):
+                self._dialect = "8.x"
+            elif needs_version_11(frame):
+                self._dialect = "11.x"
         return self
 
-    def use_removed_member(self) -> None:
-        """Record that a script without a chosen dialect used a member that TensorRT 10 removed."""
-        self._dialect = "8.x"
+    def use_removed_member(self, last: Dialect) -> None:
+        """Record that a script without a chosen dialect used a member that exists up to `last`."""
+        self._dialect = last
+
+
+def has_members_of(dialect: Dialect, last: Dialect) -> bool:
+    """Return whether members that TensorRT had up to `last` exist in `dialect`."""
+    order = get_args(Dialect)
+    return bool(order.index(dialect) <= order.index(last))
+
+
+def next_dialect(last: Dialect) -> Dialect:
+    """Return the dialect that removed what `last` has."""
+    order: tuple[Dialect, ...] = get_args(Dialect)
+    return order[order.index(last) + 1]
 
 
 def message_of(dialect: Dialect, message: str) -> str:
-    """Return a message that only `dialect` gives, with the name of the other one."""
-    other = next(name for name in get_args(Dialect) if name != dialect)
+    """Return a message of `dialect`, with the name of a dialect that allows what it refuses."""
+    other = "10.x" if dialect == "8.x" else "8.x"
     return f"{message} (TensorRT {dialect}; trt.set_dialect('{other}') follows {other}, which allows it)"
 
 
 def _check_dialect(name: str, where: str) -> Dialect:
     if name not in get_args(Dialect):
-        raise QuantValueError(where, repr(name), "'8.x' or '10.x'", "choose one of the two")
+        raise QuantValueError(where, repr(name), "'8.x', '10.x' or '11.x'", "choose one of the three")
     return cast(Dialect, name)

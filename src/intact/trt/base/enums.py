@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from enum import EnumType, IntEnum
+from typing import TypeVar
 
 import ml_dtypes
 import numpy as np
 
+from intact.trt.base.removed_in_11 import REMOVED_IN_11, SHIFTED
+from intact.trt.base.removed_members import RemovedMemberError
+
 
 class _Entries(EnumType):
-    """Gives its enumerations ``__entries``, as pybind11 does: by name, the member and its text."""
+    """Gives its enumerations ``__entries``, as pybind11 does: by name, the member and its text.
+
+    An enumeration of TensorRT 11 says what took the place of a member that it no longer has.
+    """
+
+    def __getattr__(cls, name: str) -> object:
+        if name in cls._member_map_:  # Python 3.11 finds members here
+            return cls._member_map_[name]
+        successor = REMOVED_IN_11.get(cls.__name__, {}).get(name)
+        if successor is not None:
+            raise RemovedMemberError.of(
+                f"type object 'tensorrt.tensorrt.{cls.__name__}'", name, "10.x", successor
+            )
+        raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
 
     def __dir__(cls) -> list[str]:
         names = {"__entries", *cls.__members__, *type.__dir__(cls)}
@@ -44,6 +61,9 @@ class TrtEnum(IntEnum, metaclass=_Entries):
 
     def __hash__(self) -> int:
         return int.__hash__(self)
+
+
+Member = TypeVar("Member", bound=TrtEnum)
 
 
 class DataType(TrtEnum):
@@ -378,7 +398,68 @@ class EngineStat(TrtEnum):
     STRIPPED_WEIGHTS_SIZE = 1
 
 
+class APILanguage(TrtEnum):
+    CPP = 0
+    PYTHON = 1
+
+
+class QuickPluginCreationRequest(TrtEnum):
+    UNKNOWN = 0
+    PREFER_JIT = 1
+    PREFER_AOT = 2
+    STRICT_JIT = 3
+    STRICT_AOT = 4
+
+
+class PluginArgType(TrtEnum):
+    INT = 0
+
+
+class PluginArgDataType(TrtEnum):
+    INT8 = 0
+    INT16 = 1
+    INT32 = 2
+
+
 class SeekPosition(TrtEnum):
     SET = 0
     CUR = 1
     END = 2
+
+
+def _renumber(kind: type[TrtEnum]) -> type[TrtEnum]:
+    """Return an enumeration as TensorRT 11 has it: without what it removed, with its numbers."""
+    removed = REMOVED_IN_11[kind.__name__]
+    last, step = SHIFTED[kind.__name__]
+    members = {n: int(m) - step * (int(m) > last) for n, m in kind.__members__.items() if n not in removed}
+    renumbered: type[TrtEnum] = TrtEnum(kind.__name__, members, module=__name__)  # type: ignore
+    renumbered.__doc__ = kind.__doc__
+    return renumbered
+
+
+IN_11: dict[type[TrtEnum], type[TrtEnum]] = {
+    kind: _renumber(kind)
+    for kind in (BuilderFlag, NetworkDefinitionCreationFlag, PreviewFeature, TacticSource)
+}
+"""The enumerations whose members TensorRT 11 changed, and what they are there."""
+
+
+def member_of(kind: type[Member], value: object, dialect: str) -> Member:
+    """Return the member of `kind` that `value` means: a member in any dialect, or a number of `dialect`."""
+    if not isinstance(value, TrtEnum):
+        value = (IN_11[kind] if dialect == "11.x" else kind)(int(value))  # type: ignore[call-overload]
+    return kind[value.name]
+
+
+def bits_of_dialect(kind: type[TrtEnum], bits: int, dialect: str) -> int:
+    """Return bits by the numbers of `kind` as bits by those that `dialect` has."""
+    if dialect != "11.x":
+        return bits
+    return sum(1 << int(m) for m in IN_11[kind] if bits >> int(kind[m.name]) & 1)
+
+
+def bits_of_10(kind: type[TrtEnum], bits: int, dialect: str) -> int:
+    """Return bits by the numbers of `dialect` as bits by those of `kind`."""
+    if dialect != "11.x":
+        return bits
+    return sum(1 << int(kind[m.name]) for m in IN_11[kind] if bits >> int(m) & 1)

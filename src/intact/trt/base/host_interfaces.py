@@ -9,7 +9,12 @@ from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from intact.terminal import printable
-from intact.trt.base.enums import DataType, TrtEnum
+from intact.trt.base.enums import DataType, SeekPosition, TrtEnum
+
+
+def define(instance: object, method: str) -> NotImplementedError:
+    """Build the error for a method of an interface that a subclass has to define."""
+    return NotImplementedError(f"{type(instance).__name__} must define {method}")
 
 
 class IGpuAllocator:
@@ -17,7 +22,23 @@ class IGpuAllocator:
 
     def allocate(self, size: int, alignment: int, flags: int) -> int:
         """Return the address of memory."""
-        raise NotImplementedError(f"{type(self).__name__} must define allocate")
+        raise define(self, "allocate")
+
+    def reallocate(self, address: int, alignment: int, new_size: int) -> int:
+        """Return the address of memory of another size, with the same content."""
+        raise define(self, "reallocate")
+
+    def deallocate(self, memory: int) -> bool:
+        """Free memory."""
+        raise define(self, "deallocate")
+
+    def allocate_async(self, size: int, alignment: int, flags: int, stream: int) -> int:
+        """Return the address of memory for a stream."""
+        raise define(self, "allocate_async")
+
+    def deallocate_async(self, memory: int, stream: int) -> bool:
+        """Free memory for a stream."""
+        raise define(self, "deallocate_async")
 
 
 class IGpuAsyncAllocator(IGpuAllocator):
@@ -29,11 +50,15 @@ class IStreamReader:
 
     def read(self, size: int) -> bytes:
         """Return the next bytes."""
-        raise NotImplementedError(f"{type(self).__name__} must define read(size)")
+        raise define(self, "read(size)")
 
 
 class IStreamReaderV2(IStreamReader):
     """The same with ``read(size, stream)`` and ``seek``."""
+
+    def seek(self, offset: int, where: SeekPosition) -> bool:
+        """Go to a place of the engine; engines are read from the first byte to the last here."""
+        raise define(self, "seek")
 
 
 class IStreamWriter:
@@ -41,7 +66,7 @@ class IStreamWriter:
 
     def write(self, data: Any) -> int:
         """Take bytes; how many."""
-        raise NotImplementedError(f"{type(self).__name__} must define write(data)")
+        raise define(self, "write(data)")
 
 
 class IAlgorithmSelector:
@@ -97,7 +122,7 @@ class IProfiler:
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Take the time of one layer of one run."""
-        raise NotImplementedError(f"{type(self).__name__} must define report_layer_time(layer_name, ms)")
+        raise define(self, "report_layer_time(layer_name, ms)")
 
 
 class Profiler(IProfiler):
@@ -145,7 +170,7 @@ class ILogger:
 
     def log(self, severity: LogSeverity, msg: str) -> None:
         """Take a message."""
-        raise NotImplementedError(f"{type(self).__name__} must define log(severity, msg)")
+        raise define(self, "log(severity, msg)")
 
 
 class Logger(ILogger):
@@ -155,6 +180,8 @@ class Logger(ILogger):
         >>> Logger(Logger.ERROR).min_severity.name
         'ERROR'
     """
+
+    min_severity: LogSeverity = LogSeverity.WARNING
 
     def __init__(self, min_severity: LogSeverity = LogSeverity.WARNING) -> None:
         self.min_severity = LogSeverity(min_severity)

@@ -17,6 +17,7 @@ from intact.errors import CalibrationError, QuantValueError
 from intact.trt.base.dialects import Dialect, DialectChoice
 from intact.trt.base.enums import DataType, TensorLocation, dtype_of
 from intact.trt.base.host_interfaces import ILogger
+from intact.trt.base.removed_members import RemovedMemberError, hide_removed
 from intact.trt.base.trt_object import Interface
 
 Result = TypeVar("Result")
@@ -248,6 +249,10 @@ class ITensor(Interface):
         self._logger = network.logger
 
     @property
+    def _choice(self) -> DialectChoice:  # type: ignore[override]
+        return self._network._choice
+
+    @property
     def name(self) -> str:
         """Its name, which outputs of the engine keep."""
         return self._name
@@ -280,6 +285,12 @@ class ITensor(Interface):
 
     @dtype.setter
     def dtype(self, dtype: DataType) -> None:
+        if self._network.dialect == "11.x":
+            raise RemovedMemberError(
+                "property of 'ITensor' object has no setter", "a type set for a tensor",
+                "nothing: in TensorRT 11 types follow from inputs, constants and Cast layers",
+                "add a Cast layer, or choose the older rules: trt.set_dialect('10.x')",
+            )  # fmt: skip
         self._dtype = DataType(dtype)
         self._network.touch()
 
@@ -352,3 +363,6 @@ class ITensor(Interface):
 
     def __repr__(self) -> str:
         return f"ITensor({self.name!r}, {self.dtype.name}, {self.shape})"
+
+
+hide_removed(ITensor)

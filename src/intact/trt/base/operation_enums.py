@@ -183,6 +183,17 @@ class AttentionNormalizationOp(TrtEnum):
     SOFTMAX = 1
 
 
+class AttentionIOForm(TrtEnum):
+    PADDED_BHND = 0
+    PACKED_NHD = 1
+
+
+class CausalMaskKind(TrtEnum):
+    NONE = 0
+    UPPER_LEFT = 1
+    LOWER_RIGHT = 2
+
+
 class KVCacheMode(TrtEnum):
     LINEAR = 0
 
@@ -198,6 +209,9 @@ class CollectiveOperation(TrtEnum):
     BROADCAST = 2
     REDUCE = 3
     REDUCE_SCATTER = 4
+    ALL_TO_ALL = 5
+    GATHER = 6
+    SCATTER = 7
 
 
 class RNNOperation(TrtEnum):

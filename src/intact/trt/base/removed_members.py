@@ -1,7 +1,7 @@
-"""Members that TensorRT 10 removed: they exist for scripts of TensorRT 8 only.
+"""Members that TensorRT 10 or 11 removed: they exist for scripts of the versions before.
 
 Scripts ask ``hasattr(engine, "num_bindings")`` to know which version they run with. `hide_removed` makes such
-members answer as TensorRT's do. A script that uses one without asking is of TensorRT 8.
+members answer as TensorRT's do. A script that uses one without asking is of the older TensorRT.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from types import FrameType
 from typing import Any
 
 from intact.errors import IntactError
-from intact.trt.base.dialects import DialectChoice
+from intact.trt.base.dialects import Dialect, DialectChoice, has_members_of, next_dialect
+from intact.trt.base.removed_in_11 import REMOVED_IN_11
 from intact.trt.base.script_dialect import has_newer_way, is_internal, is_probe
 
 REMOVED: dict[str, dict[str, str]] = {
     "Builder": {
         "max_batch_size": "explicit batches", "build_engine": "build_serialized_network",
         "build_cuda_engine": "build_serialized_network",
-        "build_engine_with_config": "build_serialized_network",
         "max_workspace_size": "config.set_memory_pool_limit", "fp16_mode": "config.set_flag",
         "int8_mode": "config.set_flag", "strict_type_constraints": "config.set_flag",
         "int8_calibrator": "config.int8_calibrator",
@@ -61,20 +61,38 @@ REMOVED: dict[str, dict[str, str]] = {
 
 
 class RemovedMemberError(IntactError, AttributeError):
-    """Code asked for a member that TensorRT 10 does not have."""
+    """Code asked for a name that its TensorRT does not have."""
+
+    @classmethod
+    def of(cls, holder: str, name: str, last: Dialect, successor: str) -> RemovedMemberError:
+        """Build the error for `name` of `holder`, in Python's words for a class of bindings."""
+        version = next_dialect(last).partition(".")[0]
+        return cls(
+            f"{holder} has no attribute '{name}'", f"a name that TensorRT {version} removed",
+            f"what took its place: {successor}",
+            f"change the script, or choose the older rules: trt.set_dialect('{last}')",
+        )  # fmt: skip
 
 
 class _ByDialect:
-    """Descriptor in a class for a member of TensorRT 8."""
+    """Descriptor in a class for a member of an older TensorRT.
+
+    Attributes:
+        owner, name: Class and member.
+        last: The last dialect that has it.
+        successor: What took its place.
+    """
 
     owner: str
     name: str
+    last: Dialect
     successor: str
 
     def check(self, instance: Any, frame: FrameType, *, sets: bool = False) -> None:
-        """Answer as TensorRT 10 does where a script of it asks whether the member exists.
+        """Answer as TensorRT does where a script asks whether the member exists.
 
-        A script that uses the member all the same is taken for one of TensorRT 8.
+        A script that uses the member all the same is taken for one of the last version that has it. In
+        dialect 11.x that a user chose, every use is refused.
 
         Raises:
             RemovedMemberError: The member does not exist in the dialect of `instance`.
@@ -82,20 +100,19 @@ class _ByDialect:
         if is_internal(frame):
             return
         choice = _choice_of(instance, frame)
-        if choice.dialect == "8.x":
+        if has_members_of(choice.dialect, self.last):
             return
-        if is_probe(frame, sets):
-            raise RemovedMemberError(
-                f"{self.owner}.{self.name}", "a member that TensorRT 10 removed",
-                f"what took its place: {self.successor}",
-                "or choose the older rules: trt.set_dialect('8.x')",
-            )  # fmt: skip
+        if is_probe(frame, sets) or (choice.is_explicit and choice.dialect == "11.x"):
+            holder = f"type object 'tensorrt.tensorrt.{self.owner}'"
+            if instance is not None:
+                holder = f"'tensorrt.tensorrt.{self.owner}' object"
+            raise RemovedMemberError.of(holder, self.name, self.last, self.successor)
         if not (choice.is_explicit or has_newer_way(frame)):
-            choice.use_removed_member()
+            choice.use_removed_member(self.last)
 
 
 class RemovedProperty(property, _ByDialect):
-    """A property that TensorRT 10 removed."""
+    """A property that a later TensorRT removed."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         self.check(instance, sys._getframe(1))
@@ -103,7 +120,7 @@ class RemovedProperty(property, _ByDialect):
 
 
 class RemovedMember(_ByDialect):
-    """A method or a plain value that TensorRT 10 removed."""
+    """A method or a plain value that a later TensorRT removed."""
 
     def __init__(self, member: Any) -> None:
         self.member, self.__doc__ = member, getattr(member, "__doc__", None)
@@ -127,9 +144,11 @@ def visible_names(names: Iterable[str], kind: type, instance: Any, frame: FrameT
         instance: None: the class itself is asked.
         frame: The code that calls ``dir``.
     """
-    if is_internal(frame) or _choice_of(instance, frame).dialect == "8.x":
+    if is_internal(frame):
         return list(names)
-    return [name for name in names if not isinstance(getattr_static(kind, name, None), _ByDialect)]
+    dialect = _choice_of(instance, frame).dialect
+    members = ((name, getattr_static(kind, name, None)) for name in names)
+    return [n for n, m in members if not isinstance(m, _ByDialect) or has_members_of(dialect, m.last)]
 
 
 def _choice_of(instance: Any, frame: FrameType) -> DialectChoice:
@@ -139,15 +158,22 @@ def _choice_of(instance: Any, frame: FrameType) -> DialectChoice:
 
 
 def hide_removed(kind: type) -> None:
-    """Put a stand-in in the place of each member of a class that is in `REMOVED`."""
-    for name, successor in REMOVED[kind.__name__].items():
+    """Put a stand-in in the place of each member of a class that is in `REMOVED` or `REMOVED_IN_11`."""
+    owner = kind.__name__
+    _hide(kind, "8.x", REMOVED.get(owner, {}))
+    _hide(kind, "10.x", REMOVED_IN_11.get(owner, {}))
+
+
+def _hide(kind: type, last: Dialect, members: dict[str, str]) -> None:
+    for name, successor in members.items():
         member = getattr_static(kind, name)
         replacement: Any
         if isinstance(member, property):
             replacement = RemovedProperty(member.fget, member.fset, doc=member.__doc__)
         else:
             replacement = RemovedMember(member)
-        replacement.owner, replacement.name, replacement.successor = kind.__name__, name, successor
+        replacement.owner, replacement.name = kind.__name__, name
+        replacement.last, replacement.successor = last, successor
         setattr(kind, name, replacement)
 
 

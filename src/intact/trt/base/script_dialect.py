@@ -1,8 +1,10 @@
-"""Tells from a script's code whether it was written for TensorRT 8, before the first rule depends on it.
+"""Tells from a script's code which TensorRT it was written for, before the first rule depends on it.
 
 TensorRT 10 removed members such as ``get_binding_shape``. A script that calls them, and has no second way for
-newer versions, can only run with TensorRT 8. This module reads the code on the call stack, and the functions
-and classes of the same modules that this code names: a script may build in one function and run in another.
+newer versions, can only run with TensorRT 8. A script that uses what TensorRT 11 added, or builds with types
+that TensorRT 10 takes under flags alone, can only run with TensorRT 11. This module reads the code on the
+call stack, and the functions and classes of the same modules that this code names: a script may build in one
+function and run in another.
 """
 
 from __future__ import annotations
@@ -40,7 +42,17 @@ NEWER = _TENSORS | _SHAPES | {
     "execute_async_v3", "get_tensor_dtype", "get_tensor_mode", "set_input_shape", "set_memory_pool_limit",
     "set_tensor_address", "STRONGLY_TYPED",
 }  # fmt: skip
-MEMBERS = frozenset({OLD_FLAG}).union(NEWER, SUCCESSORS, *SUCCESSORS.values())
+ADDED_IN_11 = frozenset({
+    "AttentionIOForm", "CausalMaskKind", "add_attention_v2", "all_build_routes", "build_route", "causal_kind",
+    "key_value_form", "key_value_lengths", "query_form", "query_lengths", "update_form", "update_lengths",
+})  # fmt: skip
+"""Names that TensorRT 11 has and 10.16 does not."""
+UNFLAGGED_TYPES = frozenset({"bfloat16", "fp4", "fp8", "int4", "e8m0", "BF16", "FP4", "FP8", "INT4", "E8M0"})
+"""Types that TensorRT 10 builds with a precision flag, or in a network that is strongly typed, alone."""
+FLAGS = frozenset({"BuilderFlag", "STRONGLY_TYPED"})
+MEMBERS = frozenset({OLD_FLAG}).union(
+    NEWER, SUCCESSORS, *SUCCESSORS.values(), ADDED_IN_11, UNFLAGGED_TYPES
+)  # fmt: skip
 VERSION_NAMES = re.compile(r"version|trt_?\d", re.IGNORECASE)
 """Names in code that asks which TensorRT it runs with."""
 ENTRIES = frozenset({"tensorrt", "trt", "Builder", "Runtime"})
@@ -50,6 +62,7 @@ MEMBER_PROBES = frozenset({"hasattr", "getattr", "AttributeError"})
 MOST_CODES = 2000
 """Functions of one module that are read at most."""
 ATTRIBUTE_OPCODES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")
+NAMING_OPCODES = (*ATTRIBUTE_OPCODES, "IMPORT_FROM")
 
 
 def caller_frame() -> FrameType | None:
@@ -71,6 +84,15 @@ def calls_removed_members(frame: FrameType | None) -> bool:
     if OLD_FLAG in names and names.isdisjoint(NEWER) and not _asks(names):
         return True
     return not names.isdisjoint(SUCCESSORS) and not _has_newer_way(names)
+
+
+def needs_version_11(frame: FrameType | None) -> bool:
+    """Return whether the code of a stack can only run with TensorRT 11, and does not ask which one it has."""
+    names = _names_on_stack(frame)
+    if _asks(names):
+        return False
+    builds = "create_network" in names and names.isdisjoint(FLAGS | {OLD_FLAG})
+    return not names.isdisjoint(ADDED_IN_11) or (builds and not names.isdisjoint(UNFLAGGED_TYPES))
 
 
 def has_newer_way(frame: FrameType | None) -> bool:
@@ -142,5 +164,5 @@ def _names_in(code: CodeType) -> frozenset[str]:
     members = MEMBERS.intersection(code.co_names)
     if not members:
         return frozenset(code.co_names)
-    used = {i.argval for i in dis.get_instructions(code) if i.opname in ATTRIBUTE_OPCODES}
+    used = {i.argval for i in dis.get_instructions(code) if i.opname in NAMING_OPCODES}
     return frozenset(code.co_names) - (members - used)

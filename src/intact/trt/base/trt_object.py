@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, Self
 from intact.errors import IntactError
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import ErrorCodeTRT
-from intact.trt.base.host_interfaces import ILogger, LogSeverity
+from intact.trt.base.host_interfaces import ILogger, LogSeverity, define
 from intact.trt.base.removed_members import RemovedMember, check_setting, visible_names
 
 WITHOUT_MEANING: dict[str, str] = {
@@ -46,6 +46,8 @@ WITHOUT_MEANING: dict[str, str] = {
     "IBuilderConfig.set_preview_feature": "there are no previews",
     "IBuilderConfig.set_quantization_flag": "calibration always sees tensors as the network has them",
     "IBuilderConfig.algorithm_selector": "kernels are not chosen by algorithm selectors",
+    "IBuilderConfig.build_route": "kernels are chosen without routes",
+    "IBuilderConfig.remote_auto_tuning_config": "the builder measures on this machine",
     "IBuilderConfig.plugins_to_serialize": "plugins in Python are made again by their creators",
     "ILayer.metadata": "it is kept for its reader",
     "ILayer.set_output_type": "types of floats and of codes are those of the layer's precision",
@@ -75,6 +77,7 @@ WITHOUT_MEANING: dict[str, str] = {
     "IRuntimeConfig.set_execution_context_allocation_strategy": "the engine has memory of its own",
     "EngineInspector.error_recorder": "an inspector meets no errors",
     "EngineInspector.execution_context": "layers are the same for every context",
+    "IPluginRegistry.parent_search_enabled": "there is one registry",
     "Refitter.max_threads": "refitting takes one thread",
     "Refitter.weights_validation": "weights are always checked",
     "ILoop.name": "it is kept for its reader",
@@ -98,7 +101,27 @@ class IErrorRecorder:
 
     def report_error(self, val: ErrorCodeTRT, desc: str) -> bool:
         """Take an error."""
-        raise NotImplementedError(f"{type(self).__name__} must define report_error(val, desc)")
+        raise define(self, "report_error(val, desc)")
+
+    def num_errors(self) -> int:
+        """Return how many errors were reported."""
+        raise define(self, "num_errors()")
+
+    def get_error_code(self, arg0: int) -> ErrorCodeTRT:
+        """Return the code of an error."""
+        raise define(self, "get_error_code(index)")
+
+    def get_error_desc(self, arg0: int) -> str:
+        """Return the message of an error."""
+        raise define(self, "get_error_desc(index)")
+
+    def has_overflowed(self) -> bool:
+        """Return whether there were more errors than are kept."""
+        raise define(self, "has_overflowed()")
+
+    def clear(self) -> None:
+        """Forget the errors."""
+        raise define(self, "clear()")
 
 
 class _Errors(Protocol):

@@ -46,6 +46,7 @@ class BuildRecord:
         dependence: What depends on values.
         assertions: Hidden outputs that must be true, and what to say where one is not.
         debugged: Tensors that a debug listener may see.
+        unfused: Those of `debugged` that fusion leaves, and that the script did not name.
         visible: Those of `assertions` and `debugged` that are the network's own inputs or outputs.
         plugins: What makes the plugins of the engine again: by operator, its creator and its fields.
         refit: The model, where the engine can be given other weights: base64 of its bytes, and the weights'
@@ -71,6 +72,7 @@ class BuildRecord:
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     samples: int = 0
     visible: tuple[str, ...] = ()
+    unfused: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> BuildRecord:
@@ -104,6 +106,7 @@ class BuildRecord:
             tuple(map(str, content.get("of_shapes", ()))),
             {str(k): tuple(map(int, v)) for k, v in content.get("sizes", {}).items()},
             int(content.get("samples", 0)), tuple(map(str, content.get("visible", ()))),
+            tuple(map(str, content.get("unfused", ()))),
         )  # fmt: skip
 
     @property
@@ -121,7 +124,7 @@ class BuildRecord:
             "debugged": list(self.debugged), "plugins": self.plugins, "refit": self.refit,
             "aliases": self.aliases, "types": {name: int(dtype) for name, dtype in self.types.items()},
             "of_shapes": list(self.of_shapes), "sizes": self.sizes, "samples": self.samples,
-            "visible": list(self.visible),
+            "visible": list(self.visible), "unfused": list(self.unfused),
         }  # fmt: skip
         notes = tuple(note for note in plan.notes if not note.startswith(_MARK))
         return replace(plan, notes=(*notes, _MARK + json.dumps(content, sort_keys=True)))

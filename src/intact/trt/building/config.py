@@ -18,7 +18,12 @@ from intact.trt.base.enums import (
     ProfilingVerbosity,
     QuantizationFlag,
     RuntimePlatform,
+    TacticSource,
     TilingOptimizationLevel,
+    TrtEnum,
+    bits_of_10,
+    bits_of_dialect,
+    member_of,
 )
 from intact.trt.base.host_interfaces import IHostMemory, ILogger, LogSeverity
 from intact.trt.base.itensor import Sizes
@@ -160,7 +165,6 @@ class IBuilderConfig(Interface):
         progress_monitor: Is told of the phases of a build, and may stop it.
     """
 
-    flags: int = 0
     int8_calibrator: IInt8Calibrator | None = None
     progress_monitor: Any = None
     profiling_verbosity = ProfilingVerbosity.LAYER_NAMES_ONLY
@@ -180,11 +184,14 @@ class IBuilderConfig(Interface):
     l2_limit_for_tiling: int = -1
     algorithm_selector: Any = None
     plugins_to_serialize: Any = ()
+    build_route: str = ""
+    remote_auto_tuning_config: str = ""
+    all_build_routes = property(lambda self: "")
 
     def __init__(self, logger: ILogger | None = None, choice: DialectChoice | None = None) -> None:
         self._logger = logger
-        self._choice = choice if choice is not None else DialectChoice().look()
-        self._quantization_flags = 0
+        self._choice: DialectChoice = choice if choice is not None else DialectChoice().look()
+        self._flags = self._quantization_flags = 0
         self._tactics = 0b11111 if self._choice.dialect == "8.x" else 0b11000
         self._previews = 0
         self._pools = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE}
@@ -193,17 +200,29 @@ class IBuilderConfig(Interface):
         self._timing_cache: ITimingCache | None = None
         self._devices: dict[ILayer, DeviceType] = {}
 
+    @property
+    def flags(self) -> int:
+        """The flags that are on, as bits."""
+        return bits_of_dialect(BuilderFlag, self._flags, self._choice.dialect)
+
+    @flags.setter
+    def flags(self, flags: int) -> None:
+        self._flags = bits_of_10(BuilderFlag, int(flags), self._choice.dialect)
+
+    def _bit(self, kind: type[TrtEnum], member: Any) -> int:
+        return 1 << int(member_of(kind, member, self._choice.dialect))
+
     def set_flag(self, flag: BuilderFlag) -> None:
         """Turn a flag on."""
-        self.flags |= 1 << int(flag)
+        self._flags |= self._bit(BuilderFlag, flag)
 
     def clear_flag(self, flag: BuilderFlag) -> None:
         """Turn a flag off."""
-        self.flags &= ~(1 << int(flag))
+        self._flags &= ~self._bit(BuilderFlag, flag)
 
     def get_flag(self, flag: BuilderFlag) -> bool:
         """Return whether a flag is on."""
-        return bool(self.flags >> int(flag) & 1)
+        return bool(self._flags & self._bit(BuilderFlag, flag))
 
     def set_quantization_flag(self, flag: QuantizationFlag) -> None:
         """Accept a flag: calibration here always sees tensors as the file has them."""
@@ -295,21 +314,22 @@ class IBuilderConfig(Interface):
     def set_tactic_sources(self, tactic_sources: int) -> bool:
         """Set sources, which are only stored: kernels are INTact's own."""
         self._note("set_tactic_sources")
-        self._tactics = int(tactic_sources)
+        self._tactics = bits_of_10(TacticSource, int(tactic_sources), self._choice.dialect)
         return True
 
     def get_tactic_sources(self) -> int:
         """Return the sources set by `set_tactic_sources`."""
-        return self._tactics
+        return bits_of_dialect(TacticSource, self._tactics, self._choice.dialect)
 
     def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
         """Set a feature, which is only stored: there are no previews."""
         self._note("set_preview_feature")
-        self._previews = self._previews & ~(1 << int(feature)) | int(bool(enable)) << int(feature)
+        bit = self._bit(PreviewFeature, feature)
+        self._previews = self._previews & ~bit | (bit if enable else 0)
 
     def get_preview_feature(self, feature: PreviewFeature) -> bool:
         """Return the value set by `set_preview_feature`."""
-        return bool(self._previews >> int(feature) & 1)
+        return bool(self._previews & self._bit(PreviewFeature, feature))
 
     def set_device_type(self, layer: ILayer, device_type: DeviceType) -> None:
         """Set a device, which is only stored: there is one, the CPU."""

@@ -23,6 +23,7 @@ from intact.trt.base.enums import DataType, ErrorCode, OnnxParserFlag, dtype_of,
 from intact.trt.base.host_interfaces import ILogger, LogSeverity
 from intact.trt.base.itensor import ITensor
 from intact.trt.base.operation_enums import LayerType, layer_type_of
+from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Interface
 from intact.trt.building.build_observers import OBSERVERS
 from intact.trt.building.split_model import StoredModel
@@ -30,7 +31,8 @@ from intact.trt.layers import ILayer
 from intact.trt.network import INetworkDefinition
 from intact.trt.plugins.onnx_plugins import OnnxPlugins
 from intact.trt.plugins.plugin import IPluginV2Layer, IPluginV3Layer
-from intact.trt.plugins.plugin_registry import IPluginV3, get_plugin_registry
+from intact.trt.plugins.plugin_interfaces import IPluginV3
+from intact.trt.plugins.plugin_registry import get_plugin_registry
 
 NO_PLUGIN = "{}: plugin not found, are the plugin name, version, and namespace correct?"
 
@@ -75,6 +77,14 @@ class ParserError:
         """Return the line of the parser's source; 0 here."""
         return 0
 
+    def local_function_stack(self) -> list[str]:
+        """Return an empty list: local functions are expanded before anything is refused."""
+        return []
+
+    def local_function_stack_size(self) -> int:
+        """Return 0: see `local_function_stack`."""
+        return 0
+
     def node_operator(self) -> str:
         """Return the operator of the node; "" where it is not known."""
         return ""
@@ -114,6 +124,7 @@ class OnnxParser(KeepsErrors, Interface):
 
     def __init__(self, network: INetworkDefinition, logger: ILogger) -> None:
         self._network, self._logger = network, logger
+        self._choice = network._choice
         self._errors: list[ParserError] = []
         self._flags = 0
         self._proto = StoredModel()
@@ -205,6 +216,11 @@ class OnnxParser(KeepsErrors, Interface):
         self._note("set_flag")
         self._flags = int(flags)
 
+    def set_builder_config(self, builder_config: Any) -> bool:
+        """Take a configuration, which changes nothing: what is read is what a CPU runs."""
+        self._builder_config = builder_config
+        return True
+
     def supports_operator(self, op_name: str) -> bool:
         """Return whether an ONNX operator is known."""
         return layer_type_of(op_name) is not LayerType.OTHER
@@ -292,6 +308,9 @@ class OnnxParser(KeepsErrors, Interface):
         assert tensor is not None
         tensor.name = name
         tensors[name] = tensor
+
+
+hide_removed(OnnxParser)
 
 
 def _node_count(model: bytes) -> int:

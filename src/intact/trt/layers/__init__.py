@@ -4,6 +4,7 @@ nodes.
 
 from intact.trt.layers.attention import (
     IAttention,
+    IAttentionBoundaryLayer,
     IAttentionInputLayer,
     IAttentionOutputLayer,
     IKVCacheUpdateLayer,
@@ -15,10 +16,12 @@ from intact.trt.layers.base import (
 from intact.trt.layers.control_flow import (
     IConditionLayer,
     IIfConditional,
+    IIfConditionalBoundaryLayer,
     IIfConditionalInputLayer,
     IIfConditionalOutputLayer,
     IIteratorLayer,
     ILoop,
+    ILoopBoundaryLayer,
     ILoopOutputLayer,
     IRecurrenceLayer,
     ITripLimitLayer,
@@ -33,6 +36,7 @@ from intact.trt.layers.convolution_and_matmul import (
 from intact.trt.layers.data_movement import (
     IConcatenationLayer,
     IConstantLayer,
+    IDistCollectiveLayer,
     IReverseSequenceLayer,
     IShapeLayer,
     IShuffleLayer,
@@ -59,6 +63,9 @@ from intact.trt.layers.indexing import (
     IOneHotLayer,
     IScatterLayer,
     ISliceLayer,
+)
+from intact.trt.layers.mixture_of_experts import (
+    IMoELayer,
 )
 from intact.trt.layers.parsed_onnx import (
     IOnnxLayer,
@@ -92,6 +99,7 @@ __all__ = [
     "IActivationLayer",
     "IAssertionLayer",
     "IAttention",
+    "IAttentionBoundaryLayer",
     "IAttentionInputLayer",
     "IAttentionOutputLayer",
     "ICastLayer",
@@ -102,6 +110,7 @@ __all__ = [
     "ICumulativeLayer",
     "IDeconvolutionLayer",
     "IDequantizeLayer",
+    "IDistCollectiveLayer",
     "IDynamicQuantizeLayer",
     "IEinsumLayer",
     "IElementWiseLayer",
@@ -111,6 +120,7 @@ __all__ = [
     "IGridSampleLayer",
     "IIdentityLayer",
     "IIfConditional",
+    "IIfConditionalBoundaryLayer",
     "IIfConditionalInputLayer",
     "IIfConditionalOutputLayer",
     "IIteratorLayer",
@@ -118,8 +128,10 @@ __all__ = [
     "ILRNLayer",
     "ILayer",
     "ILoop",
+    "ILoopBoundaryLayer",
     "ILoopOutputLayer",
     "IMatrixMultiplyLayer",
+    "IMoELayer",
     "INMSLayer",
     "INonZeroLayer",
     "INormalizationLayer",

@@ -14,22 +14,40 @@ from intact.errors import QuantValueError
 from intact.graph import TypedComposer
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor
-from intact.trt.base.operation_enums import AttentionNormalizationOp, KVCacheMode, LayerType
+from intact.trt.base.operation_enums import (
+    AttentionIOForm,
+    AttentionNormalizationOp,
+    CausalMaskKind,
+    KVCacheMode,
+    LayerType,
+)
 from intact.trt.base.trt_object import Interface
+from intact.trt.layers.attention_forms import (
+    Tokens,
+    causal_keys,
+    count_up,
+    flatten,
+    restore_form,
+    tokens_of_packed,
+    tokens_of_padded,
+    visible_keys,
+)
 from intact.trt.layers.base import ILayer, Nodes
 
-QUERY, KEY, VALUE, MASK, SCALE = range(5)
+QUERY, KEY, VALUE, MASK, SCALE, QUERY_LENGTHS, KEY_LENGTHS = range(7)
+PADDED, PACKED = AttentionIOForm.PADDED_BHND, AttentionIOForm.PACKED_NHD
+RANKS = {PADDED: 4, PACKED: 3}
 NORMALIZED_TO = (DataType.FP8, DataType.INT8)
 
 
-class AttentionBoundaryLayer(ILayer):
+class IAttentionBoundaryLayer(ILayer):
     """Base of the two layers that bound an attention."""
 
     _attention: Any = None
     attention = property(lambda self: self._attention)
 
 
-class IAttentionInputLayer(AttentionBoundaryLayer):
+class IAttentionInputLayer(IAttentionBoundaryLayer):
     """The start of an attention. The layer at its end reads its tensors."""
 
     TYPE = LayerType.ATTENTION_INPUT
@@ -40,13 +58,13 @@ class IAttentionInputLayer(AttentionBoundaryLayer):
         """Write no node, because `IAttentionOutputLayer` reads the tensors."""
 
 
-class IAttentionOutputLayer(AttentionBoundaryLayer):
+class IAttentionOutputLayer(IAttentionBoundaryLayer):
     """Computes ``normalize(query @ key^T + mask) @ value``, as its `IAttention` says.
 
-    Shapes: query [batch, heads, s_q, h], key and value [batch, heads / n, s_kv, h]. Each head of key and
-    value serves n consecutive heads of the query. A mask is [batch or 1, heads or 1, s_q, s_kv]. A boolean
-    mask is true where a place may be attended to; a mask of floats is added to the scores. The output has the
-    query's shape.
+    Shapes: query [batch, heads, s_q, h], key and value [batch, heads / n, s_kv, h]; in packed form
+    [tokens, heads, h]. Each head of key and value serves n consecutive heads of the query. A mask is [batch
+    or 1, heads or 1, s_q, s_kv]. A boolean mask is true where a place may be attended to; a mask of floats is
+    added to the scores. The output has the query's shape.
     """
 
     TYPE = LayerType.ATTENTION_OUTPUT
@@ -54,11 +72,18 @@ class IAttentionOutputLayer(AttentionBoundaryLayer):
 
     def check(self) -> list[str]:
         """Return messages about settings that contradict each other."""
-        a, tensors = self._attention, [self.get_input(i) for i in range(SCALE + 1)]
-        if a.causal and a.mask is not None:
+        a, tensors = self._attention, [self.get_input(i) for i in range(KEY_LENGTHS + 1)]
+        forms = (a.query_form, a.key_value_form, a.key_value_form)
+        if a.causal_kind is not CausalMaskKind.NONE and a.mask is not None:
             return ["an attention is causal or has a mask, not both"]
-        if any(tensor is None or len(tensor.shape) != 4 for tensor in tensors[:MASK]):
-            return ["query, key and value must have 4 dimensions: batch, heads, sequence, size of a head"]
+        if errors := self._length_errors():
+            return errors
+        for tensor, form in zip(tensors, forms, strict=False):
+            if tensor is None or len(tensor.shape) != RANKS[form]:
+                return [
+                    "query, key and value must have 4 dimensions: batch, heads, sequence, size of a head; or "
+                    "3 in the form PACKED_NHD: tokens, heads, size of a head"
+                ]
         heads = [t.shape[1] for t in tensors[:MASK] if t is not None]
         if heads[KEY] != heads[VALUE] or -1 in heads or heads[QUERY] % heads[KEY]:
             return [f"{heads[QUERY]} heads of the query do not share {heads[KEY]} and {heads[VALUE]} others"]
@@ -66,21 +91,72 @@ class IAttentionOutputLayer(AttentionBoundaryLayer):
             return ["quantization of the normalization needs normalization_quantize_scale and _to_type"]
         return []
 
+    def _length_errors(self) -> list[str]:
+        a = self._attention
+        for form, lengths in ((a.query_form, "query_lengths"), (a.key_value_form, "key_value_lengths")):
+            tensor = getattr(a, lengths)
+            if form is PACKED and tensor is None:
+                return [f"the form PACKED_NHD needs {lengths}"]
+            if tensor is not None and (tensor.dtype is not DataType.INT32 or len(tensor.shape) != 1):
+                return [f"{lengths} must be a vector of INT32"]
+        if a.mask is not None and PACKED in (a.query_form, a.key_value_form):
+            return ["a mask needs the form PADDED_BHND of query, key and value"]
+        return []
+
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
-        n, a, x = Nodes(c, self.name), self._attention, [*x, "", ""][: SCALE + 1]
+        n, a, x = Nodes(c, self.name), self._attention, [*x, "", "", "", ""][: KEY_LENGTHS + 1]
+        if PACKED not in (a.query_form, a.key_value_form):
+            self._emit_products(n, x, self._padded_visible(n, x), y[0])
+            return
+        query, key = (self._tokens(n, x, which) for which in (QUERY, KEY))
+        forms = (a.query_form, a.key_value_form, a.key_value_form)
+        flat = [
+            flatten(n, name, form, tensor.shape[-1])
+            for name, form, tensor in zip(x, forms, self._inputs, strict=False)
+            if tensor is not None
+        ]
+        visible = visible_keys(n, query, key, a.causal_kind)
+        output = c.fresh(f"{self.name}.flat")
+        self._emit_products(n, [*flat, *x[MASK:]], visible, output)
+        restore_form(n, output, a.query_form, x[QUERY], y[0])
+
+    def _tokens(self, n: Nodes, x: list[str], which: int) -> Tokens:
+        packed = (self._attention.query_form if which == QUERY else self._attention.key_value_form) is PACKED
+        lengths = x[QUERY_LENGTHS if which == QUERY else KEY_LENGTHS]
+        if packed:
+            return tokens_of_packed(n, n.scalar(n.size(x[which], 0)), lengths)
+        batch, size = (n.scalar(n.size(x[which], axis)) for axis in (0, 2))
+        return tokens_of_padded(n, batch, size, "" if which == QUERY else lengths)
+
+    def _padded_visible(self, n: Nodes, x: list[str]) -> str:
+        """Return [s_q, s_kv], or one for each sequence: which keys are visible; "" where all are."""
+        a = self._attention
+        if not x[KEY_LENGTHS] and a.causal_kind is CausalMaskKind.NONE:
+            return ""
+        sizes = [n.scalar(n.size(x[which], 2)) for which in (QUERY, KEY)]
+        length = n("Reshape", n.cast(x[KEY_LENGTHS], "int64"), n.ints(-1, 1, 1, 1)) if x[KEY_LENGTHS] else ""
+        rows = Tokens("", n("Unsqueeze", count_up(n, sizes[0]), n.ints(1)), sizes[0])
+        key = Tokens("", count_up(n, sizes[1]), length or sizes[1])
+        parts = [n("Less", key.position, length)] if length else []
+        parts += [causal] if (causal := causal_keys(n, rows, key, a.causal_kind)) else []
+        return parts[0] if len(parts) == 1 else n("And", *parts)
+
+    def _emit_products(self, n: Nodes, x: list[str], visible: str, to: str) -> None:
+        """Write the attention of [batch, heads, tokens, h], whose queries see the `visible` keys, to `to`."""
+        a = self._attention
         key, value = (self._expand_heads(n, x[i], i) for i in (KEY, VALUE))
         scores = n("MatMul", x[QUERY], n("Transpose", key, perm=[0, 1, 3, 2]))
         if x[MASK]:
             scores = self._apply_mask(n, scores, x[MASK])
-        elif a.causal:
-            scores = self._hide_scores(n, scores, self._causal_mask(n, scores))
+        if visible:
+            scores = self._hide_scores(n, scores, visible)
         if a.norm_op is AttentionNormalizationOp.SOFTMAX:
             scores = n("Softmax", scores, axis=-1)
         if x[SCALE]:
             scale = n.scalar(x[SCALE])
             zero = n.array(np.zeros((), a.normalization_quantize_to_type.numpy))
             scores = n("DequantizeLinear", n("QuantizeLinear", scores, scale, zero), scale, zero)
-        n("MatMul", scores, value, to=y[0])
+        n("MatMul", scores, value, to=to)
 
     def _expand_heads(self, n: Nodes, name: str, index: int) -> str:
         """Repeat the heads of key or value, so that they are as many as the query's."""
@@ -90,7 +166,7 @@ class IAttentionOutputLayer(AttentionBoundaryLayer):
         if times == 1:
             return name
         repeated = n("Expand", n("Unsqueeze", name, n.ints(2)), n.ints(1, 1, times, 1, 1))
-        return n("Reshape", repeated, n.ints(0, heads, -1, own.shape[3]))
+        return n("Reshape", repeated, n.ints(0, heads, -1, own.shape[-1]))
 
     def _apply_mask(self, n: Nodes, scores: str, mask: str) -> str:
         tensor = self.get_input(MASK)
@@ -101,30 +177,27 @@ class IAttentionOutputLayer(AttentionBoundaryLayer):
     def _hide_scores(self, n: Nodes, scores: str, visible: str) -> str:
         return n("Where", visible, scores, n.array(np.float32(np.finfo(np.float32).min)))
 
-    def _causal_mask(self, n: Nodes, scores: str) -> str:
-        """Return [s_q, s_kv]: whether a key's place is not behind the query's, both counted from the
-        first.
-        """
-        places = [
-            n("Range", n.ints(0, shape=()), n.scalar(n.size(scores, i)), n.ints(1, shape=())) for i in (2, 3)
-        ]
-        return n("GreaterOrEqual", n("Unsqueeze", places[0], n.ints(1)), places[1])
-
 
 class IAttention(Interface):
-    """An attention; get one from ``INetworkDefinition.add_attention``.
+    """An attention; get one from ``INetworkDefinition.add_attention`` or ``add_attention_v2``.
 
     Attributes:
         norm_op: What scores are normalized by. They are not divided by anything: scale the query.
-        causal: Whether each place sees only those up to its own.
+        causal_kind: Whether each place sees only those up to its own, counted from the first places
+            (UPPER_LEFT) or from the last (LOWER_RIGHT).
         mask: Who is seen, or what is added to the scores.
+        query_form, key_value_form: Whether sequences are padded, or packed one behind another.
+        query_lengths: int32 [batch + 1], where packed queries begin and end; ignored for padded ones.
+        key_value_lengths: The same for packed keys and values; int32 [batch], how many count, for padded.
         normalization_quantize_scale, normalization_quantize_to_type: The grid that normalized scores are
             rounded to; both or none.
         decomposable, metadata, num_ranks: Kept.
     """
 
     norm_op = AttentionNormalizationOp.SOFTMAX
-    causal: bool = False
+    causal_kind = CausalMaskKind.NONE
+    query_form = PADDED
+    key_value_form = PADDED
     decomposable: bool = False
     metadata: str = ""
     num_ranks: int = 1
@@ -150,6 +223,15 @@ class IAttention(Interface):
         self._output.name = name
 
     @property
+    def causal(self) -> bool:
+        """True where each place sees only those up to its own, whatever they are counted from."""
+        return self.causal_kind is not CausalMaskKind.NONE
+
+    @causal.setter
+    def causal(self, causal: bool) -> None:
+        self.causal_kind = CausalMaskKind.UPPER_LEFT if causal else CausalMaskKind.NONE
+
+    @property
     def mask(self) -> ITensor | None:
         """Mask: booleans of the keys that are visible, or floats that are added to the scores."""
         return self._output.get_input(MASK)
@@ -166,6 +248,24 @@ class IAttention(Interface):
     @normalization_quantize_scale.setter
     def normalization_quantize_scale(self, tensor: ITensor) -> None:
         self._output.set_input(SCALE, tensor)
+
+    @property
+    def query_lengths(self) -> ITensor | None:
+        """Begin of each packed query, and the end of the last."""
+        return self._output.get_input(QUERY_LENGTHS)
+
+    @query_lengths.setter
+    def query_lengths(self, tensor: ITensor | None) -> None:
+        self._output.wire(QUERY_LENGTHS, tensor)
+
+    @property
+    def key_value_lengths(self) -> ITensor | None:
+        """Begin of each packed sequence of keys, and the last end; or how many padded keys count."""
+        return self._output.get_input(KEY_LENGTHS)
+
+    @key_value_lengths.setter
+    def key_value_lengths(self, tensor: ITensor | None) -> None:
+        self._output.wire(KEY_LENGTHS, tensor)
 
     @property
     def normalization_quantize_to_type(self) -> DataType | None:
@@ -270,22 +370,55 @@ class IKVCacheUpdateLayer(ILayer):
 
     Attributes:
         cache_mode: LINEAR, as above.
+        update_form: PADDED_BHND as above, or PACKED_NHD: an update [tokens, heads, h].
+        update_lengths: int32 [batch + 1]: where the sequences of a packed update begin and end.
     """
 
     TYPE = LayerType.KV_CACHE_UPDATE
     TITLE = "KVCacheUpdate"
     cache_mode = KVCacheMode.LINEAR
+    update_form = PADDED
+
+    @property
+    def update_lengths(self) -> ITensor | None:
+        """Begin of each sequence of a packed update, and the end of the last."""
+        return self.get_input(3)
+
+    @update_lengths.setter
+    def update_lengths(self, tensor: ITensor | None) -> None:
+        self.wire(3, tensor)
 
     def check(self) -> list[str]:
-        """Check that the cache is an input, whose memory the output takes."""
-        cache = self.get_input(0)
+        """Check that the cache is an input, whose memory the output takes, and that lengths fit the form."""
+        cache, update = self.get_input(0), self.get_input(1)
         if cache is None or not cache.is_network_input:
             return ["the cache must be an input of the network: its memory is written in place"]
+        if update is None or len(update.shape) != RANKS[self.update_form]:
+            return [f"an update of the form {self.update_form.name} has {RANKS[self.update_form]} dimensions"]
+        if (self.update_lengths is None) == (self.update_form is PACKED):
+            return ["update_lengths belong to updates of the form PACKED_NHD, and to no others"]
         return [] if self.cache_mode is KVCacheMode.LINEAR else [f"cache_mode {self.cache_mode}"]
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
+        if self.update_form is PACKED:
+            self._emit_packed(n, x, y[0])
+            return
         rows = n("Range", n.ints(0, shape=()), n.scalar(n.size(x[1], 2)), n.ints(1, shape=()))
         start = n("Reshape", n.cast(x[2], "int64"), n.ints(-1, 1, 1, 1))
         places = n("Add", start, n("Reshape", rows, n.ints(1, 1, -1, 1)))
         n("ScatterElements", x[0], n("Expand", places, n.sizes(x[1])), x[1], to=y[0], axis=2)
+
+    def _emit_packed(self, n: Nodes, x: list[str], to: str) -> None:
+        """Write the tokens of packed sequences. Those behind the last go to one more, which is cut off."""
+        tokens = tokens_of_packed(n, n.scalar(n.size(x[1], 0)), x[3])
+        cache = n("Transpose", x[0], perm=[0, 2, 1, 3])
+        batch = n.size(x[0], 0)
+        first = n("Slice", cache, n.ints(0), n.ints(1), n.ints(0))
+        starts = n("Concat", n.cast(x[2], "int64"), n.ints(0), axis=0)
+        within = n("Less", tokens.sequence, batch)
+        position = n("Where", within, tokens.position, n.ints(0, shape=()))
+        place = n("Add", n("Gather", starts, tokens.sequence), position)
+        indices = n("Concat", *(n("Unsqueeze", i, n.ints(1)) for i in (tokens.sequence, place)), axis=1)
+        written = n("ScatterND", n("Concat", cache, first, axis=0), indices, x[1])
+        n("Transpose", n("Slice", written, n.ints(0), batch, n.ints(0)), to=to, perm=[0, 2, 1, 3])

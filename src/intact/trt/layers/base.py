@@ -14,6 +14,7 @@ from intact.trt.base.dialects import Dialect, DialectChoice, message_of
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor, OwningNetwork, Sizes, plain
 from intact.trt.base.operation_enums import LayerType
+from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Interface
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
@@ -160,6 +161,14 @@ class ILayer(Interface):
         self._inputs[index] = tensor
         self._network.touch()
 
+    def wire(self, index: int, tensor: ITensor | None) -> None:
+        """Connect optional input `index` to `tensor`, or to nothing where that is None."""
+        if tensor is not None:
+            self.set_input(index, tensor)
+        elif index < len(self._inputs):
+            self._inputs[index] = None
+            self._network.touch()
+
     @property
     def precision(self) -> DataType:
         """Return the precision that the layer is pinned to; float32 where it is not."""
@@ -213,8 +222,12 @@ class ILayer(Interface):
         return n("Reshape", n.cast(tensor.name, "int64"), n.ints(-1))
 
     def _refuse_in(self, dialect: Dialect, message: str) -> list[str]:
-        """Return `message` in `dialect`, and nothing in others. It names the dialect that takes the layer."""
-        return [message_of(dialect, message)] if self._network.dialect == dialect else []
+        """Return `message` in 8.x or from 10.x on, and nothing in others.
+
+        It names a dialect that takes the layer.
+        """
+        own = self._network.dialect
+        return [message_of(own, message)] if (own == "8.x") == (dialect == "8.x") else []
 
     def emit(self, c: TypedComposer) -> None:
         """Write the layer into `c`, with inputs and outputs under the tensors' names."""
@@ -272,6 +285,9 @@ class ILayer(Interface):
 
     def __repr__(self) -> str:
         return f"{self._kind.__name__}({self.name!r})"
+
+
+hide_removed(ILayer)
 
 
 class Nodes:

@@ -26,14 +26,14 @@ class LayerAdder(Protocol):
     def add_layer(self, kind: type[Kind], inputs: tuple[ITensor | None, ...], **parameters: Any) -> Kind: ...
 
 
-class LoopBoundaryLayer(ILayer):
+class ILoopBoundaryLayer(ILayer):
     """Base of all layers that bound a loop."""
 
     _loop: Any = None
     loop = property(lambda self: self._loop)
 
 
-class ITripLimitLayer(LoopBoundaryLayer):
+class ITripLimitLayer(ILoopBoundaryLayer):
     """Says how often a loop runs: a number from outside, or while a boolean from inside is true."""
 
     TYPE = LayerType.TRIP_LIMIT
@@ -45,7 +45,7 @@ class ITripLimitLayer(LoopBoundaryLayer):
         """Emit no node: `network.loops` reads the tensor."""
 
 
-class IRecurrenceLayer(LoopBoundaryLayer):
+class IRecurrenceLayer(ILoopBoundaryLayer):
     """A value that a loop carries: input 0 at first, then input 1 of the previous run."""
 
     TYPE = LayerType.RECURRENCE
@@ -54,7 +54,7 @@ class IRecurrenceLayer(LoopBoundaryLayer):
         c.node("Identity", x[:1], y, name=self.name)
 
 
-class IIteratorLayer(LoopBoundaryLayer):
+class IIteratorLayer(ILoopBoundaryLayer):
     """Gives each run one slice of a tensor along an axis, from the first on, or from the last.
 
     Attributes:
@@ -71,7 +71,7 @@ class IIteratorLayer(LoopBoundaryLayer):
         n("Gather", x[0], n.ints(0, shape=()), to=y[0], axis=int(self.axis))
 
 
-class ILoopOutputLayer(LoopBoundaryLayer):
+class ILoopOutputLayer(ILoopBoundaryLayer):
     """Returns a value of a loop: the last one, or all of them along an axis; input 1 says how many.
 
     Attributes:
@@ -158,12 +158,19 @@ class ILoop(Interface):
         return layer
 
     @property
-    def boundary(self) -> list[LoopBoundaryLayer]:
+    def boundary(self) -> list[ILoopBoundaryLayer]:
         """All layers that bound it."""
         return [*self._limits, *self._recurrences, *self._iterators, *self._results]
 
 
-class IConditionLayer(ILayer):
+class IIfConditionalBoundaryLayer(ILayer):
+    """Base of all layers that bound a conditional."""
+
+    _conditional: Any = None
+    conditional = property(lambda self: self._conditional)
+
+
+class IConditionLayer(IIfConditionalBoundaryLayer):
     """The condition of a conditional."""
 
     TYPE = LayerType.CONDITION
@@ -173,7 +180,7 @@ class IConditionLayer(ILayer):
         """Emit no node: the outputs of the conditional read the tensor."""
 
 
-class IIfConditionalInputLayer(ILayer):
+class IIfConditionalInputLayer(IIfConditionalBoundaryLayer):
     """A tensor that a conditional reads."""
 
     TYPE = LayerType.CONDITIONAL_INPUT
@@ -183,12 +190,11 @@ class IIfConditionalInputLayer(ILayer):
         c.node("Identity", x[:1], y, name=self.name)
 
 
-class IIfConditionalOutputLayer(ILayer):
+class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
     """Returns input 0 where the condition holds, else input 1. Both are computed."""
 
     TYPE = LayerType.CONDITIONAL_OUTPUT
     TITLE = "Output"
-    _conditional: Any = None
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         condition = self._conditional.condition
@@ -224,11 +230,11 @@ class IIfConditional(Interface):
     def set_condition(self, condition: ITensor) -> IConditionLayer:
         """Set the boolean scalar that decides."""
         self._condition = condition
-        return self._network.add_layer(IConditionLayer, (condition,))
+        return self._network.add_layer(IConditionLayer, (condition,), _conditional=self)
 
     def add_input(self, input: ITensor) -> IIfConditionalInputLayer:
         """Add a tensor that the branches read."""
-        return self._network.add_layer(IIfConditionalInputLayer, (input,))
+        return self._network.add_layer(IIfConditionalInputLayer, (input,), _conditional=self)
 
     def add_output(self, true_subgraph_output: ITensor, false_subgraph_output: ITensor) -> ILayer:
         """Add an output: the value of the true branch, or that of the false one."""

@@ -159,3 +159,10 @@ class IReverseSequenceLayer(ILayer):
             "ReverseSequence", x[0], n.cast(x[1], "int64"), to=y[0],
             batch_axis=int(self.batch_axis), time_axis=int(self.sequence_axis),
         )  # fmt: skip
+
+
+class IDistCollectiveLayer(ILayer):
+    """A collective of several devices; none is made, as there is one: `add_dist_collective` says so."""
+
+    TYPE = LayerType.DIST_COLLECTIVE
+    TITLE = "DistCollective"

@@ -61,28 +61,47 @@ class IDynamicQuantizeLayer(ILayer):
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, data = Nodes(c, self.name), self.get_input(0)
         assert data is not None  # checked before
-        blocks = blocks_of(self)
-        cut = in_blocks(n, x[0], data.shape, blocks)
-        inner = n.ints(*range(1, 2 * len(blocks), 2))
-        amax = n("ReduceMax", n("Abs", cut), inner, keepdims=1)
-        scale_before_rounding = n("Div", amax, n.array(np.float32(LARGEST[self.to_type])))
-        if len(x) > 1 and x[1]:
-            factor = n.scalar(x[1])
-            scale = self._scale(n, n("Div", scale_before_rounding, factor))
-            total = n("Mul", scale, factor)
-        else:
-            scale = total = self._scale(n, scale_before_rounding)
-        unit = n.array(np.float32(1))  # a block of zeros: any scale gives zeros
-        safe = n("Where", n("Equal", total, n.array(np.float32(0))), unit, total)
-        codes = round_to_type(n, n("Div", cut, safe), self.to_type)
+        blocks, types = blocks_of(self), (self.to_type, self.scale_type)
+        factor = n.scalar(x[1]) if len(x) > 1 and x[1] else ""
+        codes, scale, _ = codes_and_scales(n, x[0], data.shape, blocks, types, factor)
         restore_shape(n, codes, data.shape, y[0])
         sizes = tuple(s if s < 0 else s // b for s, b in zip(data.shape, blocks, strict=True))
         restore_shape(n, scale, sizes, y[1])
 
-    def _scale(self, n: Nodes, scale: str) -> str:
-        if self.scale_type is DataType.FP8:
-            return round_to_type(n, scale, DataType.FP8)
-        return power_of_two(n, scale) if self.scale_type is DataType.E8M0 else scale
+
+def codes_and_scales(
+    n: Nodes, x: str, shape: Sizes, blocks: Sizes, types: tuple[DataType, DataType | None], factor: str
+) -> tuple[str, str, str]:
+    """Write codes of `x`, the scales of its blocks, and what codes are multiplied by; all cut into blocks.
+
+    Args:
+        n: Writes the nodes.
+        x: Data of `shape`.
+        shape, blocks: Sizes, and how many elements of each axis share a scale.
+        types: Of the codes, and of the scales; None: there are none but `factor`.
+        factor: A scalar that scales are multiplied by; "": none.
+    """
+    dtype, scale_type = types
+    cut = in_blocks(n, x, shape, blocks)
+    if scale_type is None:
+        return round_to_type(n, n("Div", cut, factor), dtype), "", factor
+    inner = n.ints(*range(1, 2 * len(blocks), 2))
+    amax = n("ReduceMax", n("Abs", cut), inner, keepdims=1)
+    scale_before_rounding = n("Div", amax, n.array(np.float32(LARGEST[dtype])))
+    if factor:
+        scale = _round_scale(n, n("Div", scale_before_rounding, factor), scale_type)
+        total = n("Mul", scale, factor)
+    else:
+        scale = total = _round_scale(n, scale_before_rounding, scale_type)
+    unit = n.array(np.float32(1))  # a block of zeros: any scale gives zeros
+    safe = n("Where", n("Equal", total, n.array(np.float32(0))), unit, total)
+    return round_to_type(n, n("Div", cut, safe), dtype), scale, total
+
+
+def _round_scale(n: Nodes, scale: str, dtype: DataType) -> str:
+    if dtype is DataType.FP8:
+        return round_to_type(n, scale, DataType.FP8)
+    return power_of_two(n, scale) if dtype is DataType.E8M0 else scale
 
 
 def blocks_of(layer: IDynamicQuantizeLayer) -> Sizes:
@@ -90,9 +109,14 @@ def blocks_of(layer: IDynamicQuantizeLayer) -> Sizes:
     data = layer.get_input(0)
     shape = data.shape if data is not None else ()
     if layer.block_shape:
-        return tuple(n if b < 0 else int(b) for n, b in zip(shape, layer.block_shape, strict=True))
+        return blocks_that_fill(shape, layer.block_shape)
     axis = int(layer.axis) % max(len(shape), 1)
     return tuple(int(layer.block_size) if i == axis else 1 for i in range(len(shape)))
+
+
+def blocks_that_fill(shape: Sizes, block_shape: Sizes) -> Sizes:
+    """Return a block shape with sizes of `shape` in place of -1."""
+    return tuple(n if b < 0 else int(b) for n, b in zip(shape, block_shape, strict=True))
 
 
 def dynamic_behind(tensor: ITensor | None) -> IDynamicQuantizeLayer | None:

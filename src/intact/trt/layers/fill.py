@@ -37,7 +37,7 @@ class IFillLayer(ILayer):
     beta: Any = None
 
     def __setattr__(self, key: str, value: Any) -> None:
-        if key in ("alpha", "beta") and np.ndim(value) and self._network.dialect == "10.x":
+        if key in ("alpha", "beta") and np.ndim(value) and self._network.dialect != "8.x":
             return self._network.warn(
                 f"{self.name}: {key} takes one number; {value} is ignored, as in TensorRT 10"
             )

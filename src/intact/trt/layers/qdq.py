@@ -1,8 +1,9 @@
 """Quantize and Dequantize layers, with TensorRT's rules and its messages where one is broken.
 
-Source of the rules: the operator pages of TensorRT 10 (IQuantizeLayer), the messages of its ONNX parser, and
-for the dialect 8.x the listings of its cookbook. Codes are those of `numerics`, but for one thing: data that
-come from outside the network are multiplied by the rounded reciprocal of the scale (N35), as TensorRT does.
+Source of the rules: the operator pages of TensorRT 10 and the header of 11.1 (IQuantizeLayer), the messages
+of its ONNX parser, and for the dialect 8.x the listings of its cookbook. Codes are those of `numerics`, but
+for one thing: data that come from outside the network are multiplied by the rounded reciprocal of the scale
+(N35), as TensorRT does.
 """
 
 from __future__ import annotations
@@ -18,18 +19,30 @@ from intact.trt.base.itensor import ITensor, Sizes
 from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers.base import ILayer, Nodes
 from intact.trt.layers.data_movement import IConstantLayer
-from intact.trt.layers.dynamic_quantize import dequantize_blocks, dynamic_behind, round_to_type
+from intact.trt.layers.dynamic_quantize import (
+    blocks_that_fill,
+    dequantize_blocks,
+    dynamic_behind,
+    round_to_type,
+)
 from intact.trt.layers.pointwise import ICastLayer, IIdentityLayer
 
 MAX_VOLUME = 2**31 - 1
 FORMATS = (DataType.INT8, DataType.FP8, DataType.INT4, DataType.FP4)
 FLOATS = (DataType.FLOAT, DataType.HALF, DataType.BF16)
+MOST_BLOCKED = 2
 HALF_BYTES = (DataType.INT4, DataType.FP4)
 
 
 def constant_behind(tensor: ITensor | None) -> NDArray | None:
-    """Return the constant that `tensor` is, at most behind one Identity or Cast; None where it is none."""
+    """Return the constant that `tensor` is; None where it is none.
+
+    It may stand behind one Identity or Cast, or be scales of a constant that a Dequantize layer multiplies by
+    their own scale, as NVFP4's are.
+    """
     producer = tensor._producer if tensor is not None else None
+    if isinstance(producer, IDequantizeLayer):
+        return producer.constant_value()
     if isinstance(producer, (ICastLayer, IIdentityLayer)):
         inner = producer.get_input(0)
         producer = inner._producer if inner is not None else None
@@ -37,10 +50,11 @@ def constant_behind(tensor: ITensor | None) -> NDArray | None:
 
 
 class _Grid(ILayer):
-    """Base of both layers: data, scale and zero point as inputs 0 to 2, and an axis."""
+    """Base of both layers: data, scale and zero point as inputs 0 to 2, an axis, and the shape of blocks."""
 
     DATA: ClassVar[tuple[DataType, ...]] = FLOATS
     axis: int = -1
+    block_shape: Sizes = ()
     to_type = DataType.INT8
 
     @property
@@ -67,7 +81,10 @@ class _Grid(ILayer):
         return [*errors, *self._shape_errors(shape, scale, data)]
 
     def _scale_errors(self, scale: NDArray) -> list[str]:
-        if dtype_of(scale.dtype.name) not in FLOATS:
+        dtype = dtype_of(scale.dtype.name)
+        if dtype is DataType.E8M0 and self._codes_type() is not DataType.FP8:
+            return [f"a scale of E8M0 belongs to codes of FP8, and these are {self._codes_type().name}"]
+        if dtype not in (*FLOATS, DataType.E8M0):
             return [f"the scale has the type {scale.dtype}: it must be FLOAT, HALF or BF16"]
         if not scale.size:
             return ["Cannot have scale with no coefficients."]
@@ -95,7 +112,7 @@ class _Grid(ILayer):
             return ["TensorRT only allows FP8, INT8, and INT4 quantization"]
         if self._codes_type() in HALF_BYTES and shape and shape[-1] % 2 == 1:
             return ["Quantization to INT4 is not supported for tensors with an odd last dimension"]
-        if scale.ndim > 1 and scale.size > 1:
+        if self.block_shape or (scale.ndim > 1 and scale.size > 1):
             return self._block_errors(shape, scale)
         if self.axis < 0 and (self._network.dialect == "8.x" or scale.size > 1):
             return self._no_axis(scale, data)
@@ -133,6 +150,8 @@ class _Grid(ILayer):
     def _block_errors(self, shape: tuple[int, ...], scale: NDArray) -> list[str]:
         if scale.ndim != len(shape):
             return ["Invalid rank for the scale tensor"]
+        if self.block_shape:
+            return self._block_shape_errors(shape, scale)
         blocked = [i for i, (n, s) in enumerate(zip(shape, scale.shape, strict=True)) if n != s]
         if len(blocked) > 1:
             return ["Only a single blocking dimension is allowed"]
@@ -140,19 +159,53 @@ class _Grid(ILayer):
             return ["Inferred block size is not an integer"]
         return []
 
+    def _block_shape_errors(self, shape: tuple[int, ...], scale: NDArray) -> list[str]:
+        blocks = self.block_shape
+        if len(blocks) != len(shape) or any(b < 1 and b != -1 for b in blocks):
+            return [
+                f"block_shape {tuple(blocks)} does not fit the data: a size or -1 for each of {len(shape)}"
+            ]
+        if self._codes_type() is DataType.INT8:
+            return ["block quantization is supported for FP4, FP8 and INT4"]
+        sizes = self._blocks(shape, scale)
+        if any(n < 0 or n % b for n, b in zip(shape, sizes, strict=True)):
+            return [f"blocks of {sizes} do not fill a tensor of {tuple(shape)}"]
+        if sum(b > 1 for b in sizes) > MOST_BLOCKED:
+            return [f"block_shape {tuple(blocks)}: blocks extend along at most {MOST_BLOCKED} axes"]
+        wanted = tuple(n // b for n, b in zip(shape, sizes, strict=True))
+        if scale.shape != wanted:
+            return [f"blocks of {sizes} need scales of {wanted}, and these are {scale.shape}"]
+        return []
+
+    def _blocks(self, shape: Sizes, scale: NDArray) -> Sizes:
+        """Return how many elements of each axis share a scale: `block_shape`, or what its sizes say."""
+        if self.block_shape:
+            return blocks_that_fill(shape, self.block_shape)
+        return tuple(n // s if n >= 0 else 1 for n, s in zip(shape, scale.shape, strict=True))
+
+    def _per_element(self, scale: NDArray, shape: Sizes, but: int | None = None) -> NDArray:
+        """Return scales repeated along every axis of their blocks, except for axis `but`."""
+        for axis, block in enumerate(self._blocks(shape, scale)):
+            if block > 1 and axis != but:
+                scale = np.repeat(scale, block, axis)
+        return scale
+
     def _factors(self, n: Nodes, scale: NDArray, shape: Sizes) -> str:
         """Return the scales as a constant of float32 that broadcasts to data of `shape`."""
+        return n.array(self._broadcast(scale, shape).astype(np.float32))
+
+    def _broadcast(self, scale: NDArray, shape: Sizes) -> NDArray:
         if scale.size == 1:
-            return n.array(scale.reshape(()).astype(np.float32))
+            return scale.reshape(())
         if scale.ndim == 1:
-            return n.array(scale.reshape(-1, *[1] * (len(shape) - 1 - self.axis)).astype(np.float32))
-        for axis, (size, count) in enumerate(zip(shape, scale.shape, strict=True)):
-            if size not in (-1, count):
-                scale = np.repeat(scale, size // count, axis)
-        return n.array(scale.astype(np.float32))
+            return scale.reshape(-1, *[1] * (len(shape) - 1 - self.axis))
+        return self._per_element(scale, shape)
 
     def _parameters(self, c: TypedComposer, scale: NDArray) -> tuple[list[str], dict[str, Any]]:
-        """Return names of scale and zero point, and the attributes axis and block_size."""
+        """Return names of scale and zero point, and the attributes axis and block_size.
+
+        ONNX has blocks along one axis; scales of a second axis are repeated.
+        """
         data, attributes = self.get_input(0), dict[str, Any]()
         assert data is not None  # checked before
         if scale.size == 1:
@@ -160,10 +213,10 @@ class _Grid(ILayer):
         elif scale.ndim == 1:
             attributes["axis"] = self.axis
         else:
-            shape = data.shape
-            blocked = [i for i, (n, s) in enumerate(zip(shape, scale.shape, strict=True)) if n != s]
-            axis = blocked[0] if blocked else len(shape) - 1
-            attributes = {"axis": axis, "block_size": shape[axis] // scale.shape[axis]}
+            blocks = self._blocks(data.shape, scale)
+            axis = max((i for i, block in enumerate(blocks) if block > 1), default=len(blocks) - 1)
+            scale = self._per_element(scale, data.shape, but=axis)
+            attributes = {"axis": axis, "block_size": blocks[axis]}
         points = np.zeros(scale.shape, self._codes_type().numpy)
         names = [c.constant(f"{self.name}.scale", scale), c.constant(f"{self.name}.zero_point", points)]
         return names, attributes
@@ -174,6 +227,8 @@ class IQuantizeLayer(_Grid):
 
     Attributes:
         axis: The channel axis of a scale with several values; ignored for a single one.
+        block_shape: How many elements of each axis share a scale, along one or two axes; -1: as many as there
+            are. Empty: as many as the sizes of a scale with the data's rank say.
         to_type: Type of the codes.
     """
 
@@ -216,12 +271,25 @@ class IDequantizeLayer(_Grid):
 
     Attributes:
         axis: The channel axis of a scale with several values; ignored for a single one.
+        block_shape: How many elements of each axis share a scale, as `IQuantizeLayer` has it.
         to_type: Type of the floats; they are float32 inside, whatever it is.
     """
 
     TYPE = LayerType.DEQUANTIZE
     DATA = ()
     to_type = DataType.FLOAT
+
+    def constant_value(self) -> NDArray | None:
+        """Return the products, where codes and scales are constants; None where they are not.
+
+        Each is a float32 product, rounded once more where `to_type` is HALF or BF16.
+        """
+        data, codes, scale = self.get_input(0), constant_behind(self.get_input(0)), self._scale
+        if data is None or codes is None or scale is None or self.check():
+            return None
+        factors = self._broadcast(scale, codes.shape).astype(np.float32)
+        products: NDArray = (codes.astype(np.float32) * factors).astype(self.to_type.numpy)
+        return products
 
     def _codes_type(self) -> DataType:
         data = self.get_input(0)

@@ -14,6 +14,7 @@ from intact.trt.base.operation_enums import (
     ReduceOperation,
     TopKOperation,
 )
+from intact.trt.base.removed_members import hide_removed
 from intact.trt.layers.base import ILayer, Nodes, axes_of, int64, rank_of, sizes_in
 
 
@@ -203,3 +204,6 @@ class INormalizationLayer(ILayer):
     def _spread(self, n: Nodes, name: str, index: int, rank: int) -> str:
         """Scale or bias in the shape (1, groups, channels of a group or 1, 1, ...)."""
         return n("Reshape", name, n.ints(1, self.num_groups, -1, *[1] * (rank - 2)))
+
+
+hide_removed(INormalizationLayer)

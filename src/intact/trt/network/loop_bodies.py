@@ -13,7 +13,7 @@ from intact.trt.base.itensor import ITensor
 from intact.trt.base.operation_enums import LoopOutput, TripLimit
 from intact.trt.layers import ILayer, ILoop
 from intact.trt.layers.base import Nodes
-from intact.trt.layers.control_flow import ILoopOutputLayer, IRecurrenceLayer, LoopBoundaryLayer
+from intact.trt.layers.control_flow import ILoopBoundaryLayer, ILoopOutputLayer, IRecurrenceLayer
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ def topological_order(layers: Sequence[ILayer]) -> list[ILayer]:
 
 def write(c: TypedComposer, layers: Sequence[ILayer]) -> None:
     """Write `layers` into `c`, each loop as one node."""
-    loops = list(dict.fromkeys(la.loop for la in layers if isinstance(la, LoopBoundaryLayer)))
+    loops = list(dict.fromkeys(la.loop for la in layers if isinstance(la, ILoopBoundaryLayer)))
     members = {loop: _members(loop, layers) for loop in loops}
     seeds = {loop: {*loop._recurrences, *loop._iterators} for loop in loops}
     within = {a: [b for b in loops if a is not b and seeds[a] & members[b]] for a in loops}
@@ -93,12 +93,12 @@ def _visit_unit(
     if id(unit) in done:
         return
     done[id(unit)] = False
-    tensors = (t for layer in unit.layers for t in _tensors_before(layer, alone=unit.loop is None))
+    tensors = (t for layer in unit.layers for t in tensors_before(layer, alone=unit.loop is None))
     units = iter([u for t in tensors if (u := maker.get(t._producer)) is not None and u is not unit])  # type: ignore[call-overload]
     stack.append((unit, lambda: next((u for u in units if id(u) not in done), None)))
 
 
-def _tensors_before(layer: ILayer, alone: bool) -> list[ITensor]:
+def tensors_before(layer: ILayer, alone: bool) -> list[ITensor]:
     """Return the tensors that must exist before `layer`. With `alone`, it is not written with its loop."""
     conditional = getattr(layer, "_conditional", None)
     extra = [conditional.condition] if conditional is not None else []

@@ -10,10 +10,16 @@ import numpy as np
 from intact.errors import QuantValueError, UnsupportedError
 from intact.trt import layers as kinds
 from intact.trt.base.dialects import DialectChoice
-from intact.trt.base.enums import DataType, NetworkDefinitionCreationFlag
-from intact.trt.base.host_interfaces import ILogger, LogSeverity
+from intact.trt.base.enums import (
+    DataType,
+    NetworkDefinitionCreationFlag,
+    bits_of_10,
+    bits_of_dialect,
+    member_of,
+)
+from intact.trt.base.host_interfaces import IHostMemory, ILogger, LogSeverity
 from intact.trt.base.itensor import ITensor, Result, Sizes, array_of, plain
-from intact.trt.base.operation_enums import AttentionNormalizationOp
+from intact.trt.base.operation_enums import AttentionNormalizationOp, CausalMaskKind
 from intact.trt.base.removed_members import hide_removed
 from intact.trt.layers import IAttention, IIfConditional, ILayer, ILoop
 from intact.trt.network.add_methods import install
@@ -29,20 +35,24 @@ class INetworkDefinition(NetworkModel):
 
     Attributes:
         name: Kept, shown by the inspector.
-        flags: The creation flags; networks here have explicit batches, whatever is said.
+        flags: The creation flags; networks here have explicit batches, whatever is said. In dialect 11.x
+            every network is strongly typed.
         dialect: Whose rules its layers are checked by.
     """
 
     name: str = ""
-    flags = property(lambda self: self._flags)
+    flags = property(lambda self: bits_of_dialect(NetworkDefinitionCreationFlag, self._flags, self.dialect))
     dialect = property(lambda self: self._choice.dialect)
 
     def __init__(self, logger: ILogger, flags: int = 0, choice: DialectChoice | None = None) -> None:
         super().__init__()
-        self._flags = int(flags)
         self._choice: DialectChoice = choice if choice is not None else DialectChoice().look()
+        self._flags = bits_of_10(NetworkDefinitionCreationFlag, int(flags), self.dialect)
+        if self.dialect == "11.x":
+            self._flags |= 1 << int(NetworkDefinitionCreationFlag.STRONGLY_TYPED)
         self._logger: ILogger = logger
         self._debugged: dict[ITensor, bool] = {}
+        self._shows_unfused = False
         self._builder: Any = None
         self._refittable: set[str] = set()
 
@@ -72,7 +82,7 @@ class INetworkDefinition(NetworkModel):
 
     def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
         """Return whether the network was created with `flag`."""
-        return bool(self._flags >> int(flag) & 1)
+        return bool(self._flags >> int(member_of(NetworkDefinitionCreationFlag, flag, self.dialect)) & 1)
 
     @property
     def builder(self) -> Any:
@@ -144,6 +154,30 @@ class INetworkDefinition(NetworkModel):
         """Return whether `mark_debug` marked it."""
         return tensor in self._debugged
 
+    def mark_unfused_tensors_as_debug_tensors(self) -> bool:
+        """Mark every tensor that fusion leaves in the engine; a context shows them where it is told to."""
+        self._shows_unfused = True
+        return True
+
+    def unmark_unfused_tensors_as_debug_tensors(self) -> bool:
+        """Take `mark_unfused_tensors_as_debug_tensors` back."""
+        self._shows_unfused = False
+        return True
+
+    # Serialization.
+
+    def serialize(self) -> IHostMemory:
+        """Serialize the network, as an ONNX model that ``OnnxParser.parse`` reads.
+
+        Raises:
+            QuantValueError: A layer is not as TensorRT takes it, so that no file can say it.
+        """
+        if errors := self.errors():
+            raise QuantValueError(
+                "INetworkDefinition.serialize", errors[0], "a network that can be built", "correct the layer"
+            )
+        return IHostMemory(self.compose().model().SerializeToString())
+
     # Weights by name: constants have the names of their tensors, as those of parsed files do.
 
     def set_weights_name(self, weights: Any, name: str) -> bool:
@@ -204,15 +238,28 @@ class INetworkDefinition(NetworkModel):
         self, query: ITensor, key: ITensor, value: ITensor, norm_op: AttentionNormalizationOp, causal: bool
     ) -> IAttention:
         """Add an attention: query [batch, heads, s_q, h], key and value [batch, heads or fewer, s_kv, h]."""
+        kind = CausalMaskKind.UPPER_LEFT if causal else CausalMaskKind.NONE
+        return self.add_attention_v2(query, key, value, norm_op, kind)
+
+    def add_attention_v2(
+        self, query: ITensor, key: ITensor, value: ITensor, norm_op: AttentionNormalizationOp,
+        causal_kind: CausalMaskKind,
+    ) -> IAttention:  # fmt: skip
+        """Add an attention with a kind of causal mask; packed sequences are its `query_form`."""
         begins = [self.add_layer(kinds.IAttentionInputLayer, tensors) for tensors in ((query, key), (value,))]
         ends = self.add_layer(kinds.IAttentionOutputLayer, (query, key, value))
         attention = IAttention(begins, ends)
-        attention.norm_op, attention.causal = AttentionNormalizationOp(norm_op), bool(causal)
+        attention.norm_op = AttentionNormalizationOp(norm_op)
+        attention.causal_kind = CausalMaskKind(causal_kind)
         return attention
 
-    def add_moe(self, *_: Any, **__: Any) -> None:
-        """Log an error and return None: TensorRT has mixtures of experts for one kind of device only."""
-        self.complain("INetworkDefinition::addMoE: MoE is only supported on Thor, and this is a CPU", None)
+    def add_moe(
+        self, hidden_states: ITensor, selected_experts_for_tokens: ITensor,
+        scores_for_selected_experts: ITensor,
+    ) -> kinds.IMoELayer:  # fmt: skip
+        """Add a mixture of experts; give it weights with ``set_gated_weights``."""
+        tensors = (hidden_states, selected_experts_for_tokens, scores_for_selected_experts)
+        return self.add_layer(kinds.IMoELayer, tensors)
 
     def add_dist_collective(self, *_: Any, **__: Any) -> None:
         """Log an error and return None: there is one device."""

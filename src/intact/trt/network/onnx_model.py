@@ -16,7 +16,7 @@ from intact.trt.base.enums import DataType, dtype_of
 from intact.trt.base.itensor import ITensor, Sizes
 from intact.trt.base.trt_object import Reporting
 from intact.trt.layers import ILayer
-from intact.trt.network.loop_bodies import topological_order, write
+from intact.trt.network.loop_bodies import tensors_before, topological_order, write
 
 OPSET = 21
 
@@ -119,7 +119,7 @@ class NetworkModel(Reporting):
         return entry
 
     def _infer_alone(self, tensor: ITensor, logs: bool = True) -> tuple[Any, Any]:
-        """Infer from the layers up to the one that makes `tensor`; with `logs`, log what is wrong there."""
+        """Infer from the layers that `tensor` comes from; with `logs`, log what is wrong there."""
         try:
             return _infer(self._flat(self._up_to(tensor)), [tensor.name])[tensor.name]
         except (IntactError, ValueError) as error:
@@ -194,9 +194,14 @@ class NetworkModel(Reporting):
         return c
 
     def _up_to(self, tensor: ITensor) -> list[ILayer]:
-        """Return the layers up to the one that makes `tensor`."""
-        makers = [i for i, layer in enumerate(self._layers) if layer is tensor._producer]
-        return self._layers[: makers[0] + 1] if makers else []
+        """Return the layers that `tensor` comes from, in their own order."""
+        makers, stack = set[ILayer](), [tensor]
+        while stack:
+            maker = stack.pop()._producer
+            if isinstance(maker, ILayer) and maker not in makers:
+                makers.add(maker)
+                stack += [t for t in tensors_before(maker, alone=True) if t is not None]
+        return [layer for layer in self._layers if layer in makers]
 
     def errors(self) -> list[str]:
         """Return TensorRT's refusals at a build, one message for each fault."""

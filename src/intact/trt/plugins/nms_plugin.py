@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from intact.errors import QuantValueError, UnsupportedError
 from intact.trt.base.enums import DataType, PluginFieldType
 from intact.trt.base.itensor import at_address
-from intact.trt.plugins.plugin_registry import (
+from intact.trt.plugins.plugin_interfaces import (
     IPluginCreator,
     IPluginV2DynamicExt,
     PluginField,
     PluginFieldCollection,
-    get_plugin_registry,
 )
+from intact.trt.plugins.plugin_registry import get_plugin_registry
 
 NAME = "EfficientNMS_TRT"
 FIELDS: dict[str, tuple[type, PluginFieldType, Any]] = {

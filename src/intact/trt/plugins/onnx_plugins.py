@@ -10,13 +10,8 @@ from numpy.typing import NDArray
 from intact.errors import UnsupportedError
 from intact.graph import ForeignNode
 from intact.trt.base.enums import PluginFieldType, TensorRTPhase, dtype_of
-from intact.trt.plugins.plugin_registry import (
-    IPluginCreatorV3One,
-    PluginField,
-    PluginFieldCollection,
-    adopt,
-    get_plugin_registry,
-)
+from intact.trt.plugins.plugin_interfaces import IPluginCreatorV3One, PluginField, PluginFieldCollection
+from intact.trt.plugins.plugin_registry import adopt, get_plugin_registry
 
 FIELD_DTYPES = {
     PluginFieldType.FLOAT16: np.float16, PluginFieldType.FLOAT32: np.float32,

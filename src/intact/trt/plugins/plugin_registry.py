@@ -23,227 +23,25 @@ from intact.trt.base.enums import (
     DataType,
     PluginCapabilityType,
     PluginFieldType,
-    TensorFormat,
     TensorRTPhase,
 )
-from intact.trt.base.itensor import Dims, DimsExprs, pack, unpack
-from intact.trt.base.operation_enums import DimensionOperation
+from intact.trt.base.itensor import DimsExprs, pack, unpack
+from intact.trt.base.removed_members import hide_removed
+from intact.trt.base.trt_object import Interface
+from intact.trt.plugins.plugin_interfaces import (
+    DynamicPluginTensorDesc,
+    IDimensionExpr,
+    IExprBuilder,
+    IPluginV3,
+    PluginField,
+    PluginFieldCollection,
+    PluginTensorDesc,
+)
 
 DOMAIN = "trt.plugin"
 
 
-class PluginField:
-    """One parameter of a plugin: a name, an array (or bytes), a type."""
-
-    def __init__(
-        self, name: str = "", data: Any = None, type: PluginFieldType = PluginFieldType.UNKNOWN
-    ) -> None:
-        self.name, self.type = name, PluginFieldType(type)
-        text = data.encode() if isinstance(data, str) else data
-        raw = isinstance(text, (bytes, bytearray))
-        self.data: NDArray = np.frombuffer(text, np.int8) if raw else np.asarray([] if text is None else text)
-        self.size = int(self.data.size)
-
-    def __repr__(self) -> str:
-        return f"PluginField({self.name!r}, {self.data!r}, {self.type})"
-
-
-class PluginFieldCollection(list[Any]):
-    """The parameters of a plugin, a list of `PluginField`."""
-
-
-class PluginTensorDesc:
-    """Sizes, type and format of a tensor of a plugin."""
-
-    def __init__(self, dims: Any = (), type: DataType = DataType.FLOAT) -> None:
-        self.dims, self.type = Dims(dims), type
-        self.format, self.scale = TensorFormat.LINEAR, 1.0
-
-
-class DynamicPluginTensorDesc:
-    """The same with the least, usual and greatest sizes."""
-
-    def __init__(self, desc: PluginTensorDesc | None = None) -> None:
-        self.desc = desc if desc is not None else PluginTensorDesc()
-        self.min = self.opt = self.max = self.desc.dims
-
-
-class IDimensionExpr:
-    """A size that a plugin computes with; None inside: it is not known yet."""
-
-    def __init__(self, value: int | None, size_tensor: bool = False) -> None:
-        self._value, self._size_tensor = value, size_tensor
-
-    def is_constant(self) -> bool:
-        """Return whether the size is known."""
-        return self._value is not None
-
-    def get_constant_value(self) -> int:
-        """Return its value.
-
-        Raises:
-            QuantValueError: The size is not known.
-        """
-        if self._value is None:
-            raise QuantValueError("a size", "one that is not known", "is_constant() first", "ask before")
-        return self._value
-
-    def is_size_tensor(self) -> bool:
-        """Return whether an output holds the size."""
-        return self._size_tensor
-
-
-class IExprBuilder:
-    """Makes sizes from sizes."""
-
-    def constant(self, value: int) -> IDimensionExpr:
-        """Return a size that is a number."""
-        return IDimensionExpr(int(value))
-
-    def operation(self, op: DimensionOperation, first: Any, second: Any) -> IDimensionExpr:
-        """Return a size computed from two sizes."""
-        a, b = first._value, second._value
-        return IDimensionExpr(None if a is None or b is None else int(_OPERATIONS[op](a, b)))
-
-    def declare_size_tensor(self, output_index: int, opt: Any, upper: Any) -> IDimensionExpr:
-        """Return a size that output `output_index` holds."""
-        return IDimensionExpr(upper._value, size_tensor=True)
-
-
-_OPERATIONS: dict[DimensionOperation, Any] = {
-    DimensionOperation.SUM: lambda a, b: a + b, DimensionOperation.PROD: lambda a, b: a * b,
-    DimensionOperation.MAX: max, DimensionOperation.MIN: min, DimensionOperation.SUB: lambda a, b: a - b,
-    DimensionOperation.EQUAL: lambda a, b: a == b, DimensionOperation.LESS: lambda a, b: a < b,
-    DimensionOperation.FLOOR_DIV: lambda a, b: a // b, DimensionOperation.CEIL_DIV: lambda a, b: -(-a // b),
-}  # fmt: skip
-
-
-class IPluginV2:
-    """Base of TensorRT 8's plugins, by way of `IPluginV2DynamicExt`."""
-
-    num_outputs: int = 1
-    plugin_type: str = ""
-    plugin_version: str = "1"
-    plugin_namespace: str = ""
-
-    def __init__(self, *_: Any) -> None: ...
-    def initialize(self) -> None: ...
-    def terminate(self) -> None: ...
-    def destroy(self) -> None: ...
-    def configure_plugin(self, inp: Any, out: Any) -> None: ...
-    def get_workspace_size(self, *_: Any) -> int:
-        """Return the bytes of scratch memory."""
-        return 0
-
-    def serialize(self) -> bytes | str:
-        """Serialize its parameters, for ``deserialize_plugin`` of its creator."""
-        return b""
-
-
-class IPluginV2Ext(IPluginV2):
-    """A plugin with several types of outputs."""
-
-
-class IPluginV2DynamicExt(IPluginV2Ext):
-    """A plugin for sizes that a run fixes."""
-
-
-class IPluginCapability: ...
-
-
-class IPluginV3:
-    """Base of TensorRT 10's plugins, with the three parts below."""
-
-    def __init__(self, *_: Any) -> None: ...
-    def get_capability_interface(self, type: PluginCapabilityType) -> Any:
-        """Return the part for a capability."""
-        return self
-
-    def clone(self) -> Any:
-        """Copy the plugin."""
-        return self
-
-
-class IPluginV3OneCore(IPluginCapability):
-    """Name and version of a plugin."""
-
-    plugin_name: str = ""
-    plugin_version: str = "1"
-    plugin_namespace: str = ""
-
-    def __init__(self, *_: Any) -> None: ...
-
-
-class IPluginV3OneBuild(IPluginCapability):
-    """Types and sizes of a plugin's outputs."""
-
-    num_outputs: int = 1
-
-    def __init__(self, *_: Any) -> None: ...
-    def configure_plugin(self, inp: Any, out: Any) -> None: ...
-    def get_workspace_size(self, *_: Any) -> int:
-        """Return the bytes of scratch memory."""
-        return 0
-
-    def get_valid_tactics(self) -> list[int]:
-        """Return no tactics of its own."""
-        return []
-
-
-class IPluginV3OneBuildV2(IPluginV3OneBuild):
-    """The same with outputs that lie where inputs do."""
-
-
-class IPluginV3OneRuntime(IPluginCapability):
-    """Runs of a plugin."""
-
-    def __init__(self, *_: Any) -> None: ...
-    def on_shape_change(self, inp: Any, out: Any) -> None: ...
-    def set_tactic(self, tactic: int) -> None: ...
-    def attach_to_context(self, context: Any) -> Any:
-        """Return the plugin for one context."""
-        return self
-
-    def get_fields_to_serialize(self) -> PluginFieldCollection:
-        """Return its parameters, for ``create_plugin`` of its creator."""
-        return PluginFieldCollection()
-
-
-class IPluginResource: ...
-
-
-class IPluginResourceContext: ...
-
-
-class IPluginCreatorInterface: ...
-
-
-class IPluginCreator(IPluginCreatorInterface):
-    """Makes plugins of TensorRT 8: ``create_plugin(name, fields)``, ``deserialize_plugin(name, data)``."""
-
-    name: str = ""
-    plugin_version: str = "1"
-    plugin_namespace: str = ""
-    field_names: Any = ()
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def create_plugin(
-        self, name: str, field_collection: Any, phase: TensorRTPhase = TensorRTPhase.BUILD
-    ) -> Any:
-        """Create a plugin with these fields."""
-        raise NotImplementedError(f"{type(self).__name__} must define create_plugin")
-
-    def deserialize_plugin(self, name: str, data: bytes) -> Any:
-        """Recreate a plugin from the bytes of its ``serialize``."""
-        raise NotImplementedError(f"{type(self).__name__} must define deserialize_plugin")
-
-
-class IPluginCreatorV3One(IPluginCreator):
-    """Makes plugins of TensorRT 10: ``create_plugin(name, fields, phase)``."""
-
-
-class IPluginRegistry:
+class IPluginRegistry(Interface):
     """All creators of plugins.
 
     Attributes:
@@ -307,6 +105,9 @@ class IPluginRegistry:
         """Forget a shared resource."""
         resource = self._resources.pop(key, None)
         return resource is not None
+
+
+hide_removed(IPluginRegistry)
 
 
 _REGISTRY = IPluginRegistry()

@@ -51,7 +51,7 @@ class ICudaEngine(Reporting):
         choice: DialectChoice | None = None,
     ) -> None:  # fmt: skip
         self._logger: ILogger = logger
-        self._choice = choice if choice is not None else DialectChoice().look()
+        self._choice: DialectChoice = choice if choice is not None else DialectChoice().look()
         self._threads = threads
         self._adopt(plan, packed)
 
@@ -284,15 +284,17 @@ class ICudaEngine(Reporting):
 
     # What it is for.
 
-    def create_execution_context(self, *_: Any) -> IExecutionContext:
+    def create_execution_context(self, *settings: Any) -> IExecutionContext:
         """Create a context: shapes and addresses of one caller. Contexts may run at the same time."""
-        return IExecutionContext(self)
+        context = IExecutionContext(self)
+        context._config = next((s for s in settings if isinstance(s, IRuntimeConfig)), None)
+        return context
 
     create_execution_context_without_device_memory = create_execution_context
 
     def create_engine_inspector(self) -> EngineInspector:
         """Return an inspector, which prints the result of the build for each layer."""
-        return EngineInspector(self._engine.plan, self._record)
+        return EngineInspector(self._engine.plan, self._record, self._choice)
 
     def create_serialization_config(self) -> ISerializationConfig:
         """Create flags for `serialize_with_config`."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from intact.engine import Plan
 from intact.placement import Layer
+from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import (
     ExecutionContextAllocationStrategy,
     LayerInformationFormat,
@@ -70,8 +71,9 @@ class EngineInspector(Reporting):
 
     execution_context: Any = None
 
-    def __init__(self, plan: Plan, record: BuildRecord) -> None:
+    def __init__(self, plan: Plan, record: BuildRecord, choice: DialectChoice) -> None:
         self._plan, self._record = plan, record
+        self._choice: DialectChoice = choice
 
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
         """Describe one layer: a line, or JSON with its nodes, its precision, and both times where known."""
@@ -79,12 +81,13 @@ class EngineInspector(Reporting):
         return _format_entry(entry, format)
 
     def get_engine_information(self, format: LayerInformationFormat) -> str:
-        """Describe all layers, and names of inputs and outputs."""
+        """Describe all layers, and names of inputs and outputs: "Bindings", or "I/O Tensors" in 11.x."""
         layers = [self._entry(layer) for layer in self._plan.layers]
         if format == LayerInformationFormat.ONELINE:
             return "\n".join(_format_entry(entry, format) for entry in layers)
         bindings = [*self._plan.inputs, *self._plan.outputs]
-        return json.dumps({"Layers": layers, "Bindings": bindings}, indent=1)
+        key = "I/O Tensors" if self._choice.dialect == "11.x" else "Bindings"
+        return json.dumps({"Layers": layers, key: bindings}, indent=1)
 
     def clear_inspection_source(self) -> None:
         """Do nothing: sources are not kept."""

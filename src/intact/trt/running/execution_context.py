@@ -25,8 +25,8 @@ from intact.trt.base.enums import (
 from intact.trt.base.host_interfaces import IProfiler
 from intact.trt.base.itensor import Sizes, is_address, pack
 from intact.trt.base.removed_members import hide_removed
-from intact.trt.base.trt_object import Reporting
 from intact.trt.running.caller_memory import CallerTensor
+from intact.trt.running.debug_tensors import DebugTensors
 
 ALIGNMENT = 256
 """Of the memory that output allocators are asked for, as TensorRT's."""
@@ -47,17 +47,7 @@ class IOutputAllocator:
         """Take the sizes that the output has."""
 
 
-class IDebugListener:
-    """Listener interface for the tensors that `mark_debug` marked."""
-
-    def process_debug_tensor(
-        self, addr: int, location: TensorLocation, type: Any, shape: Sizes, name: str, stream: int
-    ) -> bool:
-        """Take a tensor: its address, type and sizes."""
-        raise NotImplementedError(f"{self.__class__.__name__} must define process_debug_tensor")
-
-
-class IExecutionContext(Reporting):
+class IExecutionContext(DebugTensors):
     """Shapes and addresses for runs of an engine (an `ICudaEngine`, which makes it).
 
     Attributes:
@@ -80,9 +70,10 @@ class IExecutionContext(Reporting):
         self._values: dict[str, NDArray] = {}
         self._allocators: dict[str, Any] = {}
         self._promised: dict[str, int] = {}
-        self._listener: Any = None
-        self._debugged: set[str] = set()
+        self._listener = None
+        self._debugged = set()
         self._profile = 0
+        self._config: Any = None
 
     engine = property(lambda self: self._engine)
     name = property(lambda self: self._engine.name)
@@ -282,32 +273,17 @@ class IExecutionContext(Reporting):
         """Return 0: the engine has memory of its own."""
         return 0
 
-    # Debug tensors.
+    # Several devices.
 
-    def set_debug_listener(self, listener: IDebugListener) -> bool:
-        """Set the listener of the debug tensors that are turned on."""
-        self._listener = listener
-        return True
+    def set_communicator(self, communicator: Any) -> bool:
+        """Return False, with an error in the log: there is one device, the CPU."""
+        return self._complain("setCommunicator: there is one device, the CPU; run without a communicator")
 
-    def get_debug_listener(self) -> Any:
-        """Return the listener set by `set_debug_listener`."""
-        return self._listener
-
-    def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
-        """Show a debug tensor, or not."""
-        if name not in self._engine._record.debugged:
-            return self._complain(f"setTensorDebugState: '{name}' was not marked by mark_debug")
-        (self._debugged.add if flag else self._debugged.discard)(name)
-        return True
-
-    def get_debug_state(self, name: str) -> bool:
-        """Return whether a debug tensor is shown."""
-        return name in self._debugged
-
-    def set_all_tensors_debug_state(self, flag: bool) -> bool:
-        """Show all debug tensors, or none."""
-        self._debugged = set(self._engine._record.debugged) if flag else set()
-        return True
+    def get_runtime_config(self) -> Any:
+        """Return the settings that the context was made with."""
+        if self._config is None:
+            self._config = self._engine.create_runtime_config()
+        return self._config
 
     # Runs.
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from intact.engine.files import plan_files as files
-from intact.errors import IntactError
+from intact.errors import IntactError, UnsupportedError
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import ErrorCodeTRT, TempfileControlFlag
 from intact.trt.base.host_interfaces import ILogger
@@ -60,6 +60,17 @@ class Runtime(Reporting):
         except IntactError as error:
             self._report(f"IRuntime::deserializeCudaEngine: {error}", ErrorCodeTRT.FAILED_INITIALIZATION)
             return None
+
+    def load_runtime(self, path: str | os.PathLike[str]) -> None:
+        """Refuse: a lean runtime is a library for a GPU.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "load_runtime", os.fspath(path), "this runtime, which reads every plan of INTact",
+            "read the engine with deserialize_cuda_engine",
+        )  # fmt: skip
 
     def get_plugin_registry(self) -> IPluginRegistry:
         """Return the registry of plugins."""
