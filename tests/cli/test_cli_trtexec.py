@@ -86,7 +86,9 @@ def test_inputs_and_outputs_are_files(run, net: Path, tmp_path: Path) -> None:
         f"--exportOutput={tmp_path / 'y.json'}", *QUICK,
     )  # fmt: skip
     assert status == 0, err
-    y = np.array(json.loads((tmp_path / "y.json").read_text())["y"])
+    (output,) = json.loads((tmp_path / "y.json").read_text())
+    assert output["name"] == "y"
+    y = np.array(output["values"]).reshape([int(size) for size in output["dimensions"].split("x")])
     assert y.shape == (1, 32, 8, 8) and y.max() > 0
 
 

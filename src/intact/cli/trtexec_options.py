@@ -24,7 +24,7 @@ FLAGS = {
 
 _ACCEPTED = {
     "kernels are chosen by the instruction set": (
-        "avgTiming", "builderOptimizationLevel", "cpuOnly", "decomposableAttentions",
+        "avgTiming", "cpuOnly", "decomposableAttentions",
         "hardwareCompatibilityLevel", "heuristic", "l2LimitForTiling", "maxAuxStreams", "maxTactics",
         "minTiming", "nvtxMode", "preview", "remoteAutoTuningConfig", "runtimePlatform", "tacticSources",
         "tempdir", "tempfileControls", "tilingOptimizationLevel",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from intact.atomic import replacing
 from intact.cli.printing import say, show_table
 from intact.cli.shared_options import read_shapes
-from intact.errors import FileFormatError, QuantValueError, UnsupportedError
+from intact.errors import FileAccessError, FileFormatError, QuantValueError, UnsupportedError
 from intact.limits import BATCH_BYTES
 from intact.reading import read_bytes
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from intact import trt
 
-_Shapes = dict[str, tuple[int, ...]]
+_PROFILED = 10
+"""Runs of a profile."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Request:
     verbose: bool = False
     input_formats: str = ""
     output_formats: str = ""
+    builder_level: int = 3
     builder_flags: Sequence[str] | None = None
 
 
@@ -117,6 +119,7 @@ def _build(request: Request, onnx: Path, logger: trt.ILogger) -> bytes:
         if name not in trt.BuilderFlag.__members__:
             raise QuantValueError("--builderFlag", repr(name), "a name of trt.BuilderFlag", "correct it")
         config.set_flag(trt.BuilderFlag[name])
+    config.builder_optimization_level = request.builder_level
     if request.calib is not None:
         config.int8_calibrator = calibrator_of_cache(TrtCache.load(request.calib))
     _add_profile(request, builder, network, config)
@@ -216,15 +219,23 @@ def _tell_layers(engine: trt.ICudaEngine, request: Request) -> None:
 
     inspector = engine.create_engine_inspector()
     if request.dump_layers:
-        _say_lines(inspector.get_engine_information(trt.LayerInformationFormat.ONELINE))
+        _say_lines(inspector.get_engine_information(trt.LayerInformationFormat.ONELINE).split("\n"))
     if request.export_layers is not None:
         content = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
         _write_json(request.export_layers, json.loads(content))
 
 
 def _write_json(path: Path, content: Any) -> None:
+    """Write a file of trtexec's; an existing one in place, because Polygraphy's runner holds it open."""
+    data = json.dumps(content, indent=1).encode()
+    if path.is_file():
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise FileAccessError.of(path, error, "written") from error
+        return
     with replacing(path) as new:
-        new.write(json.dumps(content, indent=1).encode())
+        new.write(data)
 
 
 class _Run:
@@ -234,8 +245,10 @@ class _Run:
         import numpy as np
 
         self._engine, self._request = engine.engine, request
-        shapes = read_shapes(request.shapes, "--shapes") or read_shapes(request.opt_shapes, "--optShapes")
-        files = dict(entry.rpartition(":")[::2] for entry in filter(None, request.load_inputs.split(",")))
+        option = "--shapes" if request.shapes else "--optShapes"
+        shapes = read_shapes(_unquote(request.shapes or request.opt_shapes), option)
+        entries = filter(None, _unquote(request.load_inputs).split(","))
+        files = dict(_name_and_file(entry) for entry in entries)
         names = [port.name for port in self._engine.inputs]
         for name in (*shapes, *files):
             if name not in names:
@@ -245,47 +258,74 @@ class _Run:
         self._inputs: dict[str, NDArray] = {}
         for port in self._engine.inputs:
             shape = shapes.get(port.name, tuple(n if isinstance(n, int) else 1 for n in port.shape))
-            self._inputs[port.name] = _input(files.get(port.name), shape, np.dtype(port.dtype))
+            outside = np.dtype(engine.dtype_outside(port.name).numpy)
+            array = _input(files.get(port.name), shape, outside)
+            self._inputs[port.name] = array.astype(np.dtype(port.dtype))
 
     def all(self) -> None:
         """Time the engine, then print and write what was requested."""
+        from intact.trt.running import describe_performance, output_rows, time_rows
+
         request = self._request
-        times = self._time_runs(request.iterations, request.warm_up / 1e3, request.duration)
+        starts, times, wall = self._time_runs(request.iterations, request.warm_up / 1e3, request.duration)
         _say_times(times)
+        _say_lines(describe_performance(times, wall))
         if request.export_times is not None:
-            _write_json(request.export_times, [{"latencyMs": 1e3 * t} for t in times])
+            _write_json(request.export_times, time_rows(starts, times))
         if request.dump_profile or request.export_profile is not None:
             self._profile()
-        outputs = {name: array.tolist() for name, array in self._engine.run(self._inputs).items()}
+        outputs = self._engine.run(self._inputs)
         if request.dump_output:
-            for name, values in outputs.items():
-                say(f"{name}: {values}")
+            for name, array in outputs.items():
+                say(f"{name}: {array.tolist()}")
         if request.export_output is not None:
-            _write_json(request.export_output, outputs)
+            _write_json(request.export_output, output_rows(outputs))
 
     def _profile(self) -> None:
-        if not hasattr(self._engine, "profile"):
+        from intact.engine import Engine
+        from intact.trt.running import describe_profile, profile_rows
+
+        engine = self._engine
+        if not isinstance(engine, Engine):
             say("no profile: shapes of this network depend on values, and ONNX Runtime runs it as a whole")
             return
-        profile = self._engine.profile(self._inputs)
+        runs = [engine.profile(self._inputs, runs=1) for _ in range(_PROFILED)]
+        seconds = [{t.name: t.seconds for t in profile.timings} for profile in runs]
+        rows = profile_rows(engine.plan, seconds)
         if self._request.dump_profile:
-            _say_lines(str(profile))
+            _say_lines(describe_profile(rows))
+            _say_lines(str(runs[0]).split("\n"))
         if self._request.export_profile is not None:
-            rows = [{"name": t.name, "kind": t.kind, "averageMs": 1e3 * t.seconds} for t in profile.timings]
             _write_json(self._request.export_profile, rows)
 
-    def _time_runs(self, iterations: int, warm_up: float, duration: float) -> list[float]:
+    def _time_runs(
+        self, iterations: int, warm_up: float, duration: float
+    ) -> tuple[list[float], list[float], float]:
+        """Return when runs began, how long they took, and the seconds of all together."""
         start = perf_counter()
         self._engine.run(self._inputs)
         while perf_counter() - start < warm_up:
             self._engine.run(self._inputs)
-        times: list[float] = []
+        starts, times = list[float](), list[float]()
         start = perf_counter()
         while len(times) < iterations or perf_counter() - start < duration:
             before = perf_counter()
             self._engine.run(self._inputs)
             times.append(perf_counter() - before)
-        return times
+            starts.append(before - start)
+        return starts, times, perf_counter() - start
+
+
+def _name_and_file(entry: str) -> tuple[str, str]:
+    """Split ``name:file``; a file of Windows has a colon of its own, in front of a backslash or a slash."""
+    name, _, file = entry.rpartition(":")
+    drive = name[-2:-1] == ":" and name[-1:].isalpha() and file[:1] in ("\\", "/")
+    return (name[:-2], f"{name[-1]}:{file}") if drive else (name, file)
+
+
+def _unquote(text: str) -> str:
+    """Take out single quotes, in which trtexec allows names to stand."""
+    return text.replace("'", "")
 
 
 def _input(file: str | None, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
@@ -306,8 +346,8 @@ def _input(file: str | None, shape: tuple[int, ...], dtype: np.dtype) -> NDArray
     return np.frombuffer(read_bytes(file), dtype).reshape(shape)
 
 
-def _say_lines(text: str) -> None:
-    for line in text.split("\n"):
+def _say_lines(lines: Sequence[str]) -> None:
+    for line in lines:
         say(line)
 
 

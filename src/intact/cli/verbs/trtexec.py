@@ -65,6 +65,10 @@ _OutputFormats = Annotated[
     str, typer.Option("--outputIOFormats", help="Type and layout of each output. Those of the file.")
 ]
 _BuilderFlags = Annotated[list[str] | None, typer.Option("--builderFlag", hidden=True)]
+_Level = Annotated[
+    int,
+    typer.Option("--builderOptimizationLevel", min=0, max=5, help="0 times nothing: int8 where ranges are."),
+]
 _ExplicitBatch = Annotated[bool, typer.Option("--explicitBatch", help="Accepted: it always is.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", help="Print everything that the builder says.")]
 
@@ -103,6 +107,7 @@ def run(
     verbose: _Verbose = False,
     input_formats: _InputFormats = "",
     output_formats: _OutputFormats = "",
+    builder_level: _Level = 3,
     builder_flags: _BuilderFlags = None,
 ) -> None:
     """Build an engine from an ONNX file, or load one; time it; say what became of each layer.

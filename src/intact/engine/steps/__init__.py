@@ -15,7 +15,7 @@ from intact.engine.steps.base.dims import Dim
 from intact.engine.steps.base.epilogue import Epilogue
 from intact.engine.steps.base.step import Step
 from intact.engine.steps.base.tensors import STRING, Codes, Shape, Tensor
-from intact.engine.steps.base.wiring import writes
+from intact.engine.steps.base.wiring import constants, reads, writes
 from intact.engine.steps.calls.call import Call
 from intact.engine.steps.calls.onnx import FallbackSubgraph
 from intact.engine.steps.elements.add import Add
@@ -88,5 +88,5 @@ __all__ = [
     "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce",
     "Reinterpret", "Rescale", "Reshape", "Resize", "ResizePlaces", "Rotary",
     "ScatterElements", "ScatterRows", "Shape", "SizeVector", "Slice", "Softmax", "SplitQuantize",
-    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "writes",
+    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "constants", "reads", "writes",
 ]  # fmt: skip

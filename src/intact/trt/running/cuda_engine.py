@@ -33,6 +33,7 @@ from intact.trt.building.data_dependent_shapes import WholeEngine, engine_of
 from intact.trt.running.caller_memory import CallerTensor
 from intact.trt.running.engine_configs import EngineInspector, IRuntimeConfig, ISerializationConfig
 from intact.trt.running.execution_context import IExecutionContext
+from intact.trt.running.layer_report import engine_layers
 
 
 def to_bytes(plan: Plan, packed: Any = None) -> IHostMemory:
@@ -74,7 +75,7 @@ class ICudaEngine(Reporting):
 
     name = property(lambda self: self._record.name)
     num_io_tensors = property(lambda self: len(self._ports))
-    num_layers = property(lambda self: len(self._engine.plan.layers))
+    num_layers = property(lambda self: len(engine_layers(self._engine.plan)))
     num_optimization_profiles = property(lambda self: max(1, len(self._record.profiles)))
     has_implicit_batch_dimension = property(lambda self: self._record.samples > 0)
     max_batch_size = property(lambda self: max(1, self._record.samples))

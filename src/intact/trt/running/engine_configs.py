@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from intact.engine import Plan
-from intact.placement import Layer
 from intact.trt.base.dialects import DialectChoice
 from intact.trt.base.enums import (
     ExecutionContextAllocationStrategy,
@@ -16,6 +15,7 @@ from intact.trt.base.enums import (
 from intact.trt.base.host_interfaces import ILogger
 from intact.trt.base.trt_object import Interface, Reporting
 from intact.trt.building.build_record import BuildRecord
+from intact.trt.running.layer_report import EngineLayer, describe_layer, engine_layers
 
 
 class ISerializationConfig(Interface):
@@ -77,12 +77,12 @@ class EngineInspector(Reporting):
 
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
         """Describe one layer: a line, or JSON with its nodes, its precision, and both times where known."""
-        entry = self._entry(self._plan.layers[layer_index])
+        entry = self._entry(engine_layers(self._plan)[layer_index])
         return _format_entry(entry, format)
 
     def get_engine_information(self, format: LayerInformationFormat) -> str:
         """Describe all layers, and names of inputs and outputs: "Bindings", or "I/O Tensors" in 11.x."""
-        layers = [self._entry(layer) for layer in self._plan.layers]
+        layers = [self._entry(layer) for layer in engine_layers(self._plan)]
         if format == LayerInformationFormat.ONELINE:
             return "\n".join(_format_entry(entry, format) for entry in layers)
         bindings = [*self._plan.inputs, *self._plan.outputs]
@@ -92,12 +92,17 @@ class EngineInspector(Reporting):
     def clear_inspection_source(self) -> None:
         """Do nothing: sources are not kept."""
 
-    def _entry(self, layer: Layer) -> dict[str, Any]:
+    def _entry(self, layer: EngineLayer) -> dict[str, Any]:
+        record, choice = layer.record, self._record.choices.get(layer.name)
+        steps = [step.kind for step in layer.steps]
+        nodes = list(record.nodes) if record is not None else [n for s in layer.steps for n in s.nodes]
         entry: dict[str, Any] = {
-            "Name": layer.name, "LayerType": layer.fused, "Nodes": list(layer.nodes),
-            "Precision": "INT8" if layer.precision == "int8" else "FP32", "Reason": layer.reason,
+            "Name": layer.name, "LayerType": record.fused if record is not None else "+".join(steps),
+            "Nodes": nodes,
+            "Precision": "INT8" if record is not None and record.precision == "int8" else "FP32",
+            "Reason": record.reason if record is not None else "it stands between floats and codes",
+            **describe_layer(self._plan, layer),
         }  # fmt: skip
-        choice = self._record.choices.get(layer.name)
         if choice is not None:
             entry |= {"Int8Ms": choice.int8_ms, "FloatMs": choice.float_ms, "Choice": choice.why}
         return entry
