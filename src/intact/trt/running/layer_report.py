@@ -61,9 +61,9 @@ def engine_layers(plan: Plan) -> list[EngineLayer]:
 def describe_layer(plan: Plan, layer: EngineLayer) -> dict[str, Any]:
     """Return what the inspector says of a layer beside its name: tensors, parameters and weights."""
     steps, tensors = layer.steps, plan.tensors
-    made = {name for step in steps for name in writes(step)}
+    written = {name for step in steps for name in writes(step)}
     outside = {name for step in plan.steps if step not in steps for name in reads(step)} | {*plan.outputs}
-    inputs = [n for step in steps for n in reads(step) if n in tensors and n not in made]
+    inputs = [n for step in steps for n in reads(step) if n in tensors and n not in written]
     outputs = [n for step in steps for n in writes(step) if n in outside] or [*writes(steps[-1])][:1]
     kind = _parameter_type(layer)
     return {
