@@ -98,6 +98,13 @@ from intact.graph.qdq.markers import marker_schema
 from intact.graph.qdq.named_pairs import NamedPair, QuantizerCall, read_named_pairs
 from intact.graph.qdq.softmax_guards import find_guarded_softmax
 from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
+from intact.graph.qdq.tensorrt.block_scales import (
+    at_most_one_unknown,
+    codes_and_scales,
+    in_blocks,
+    round_to_type,
+)
+from intact.graph.qdq.tensorrt.dynamic_pairs import write_block_pairs
 from intact.graph.rewrites.group_query_attention import cache_limitation, narrow_caches
 from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
@@ -248,4 +255,9 @@ __all__ = [
     "widen_float16",
     "widen_ports",
     "with_weights",
+    "at_most_one_unknown",
+    "codes_and_scales",
+    "in_blocks",
+    "round_to_type",
+    "write_block_pairs",
 ]

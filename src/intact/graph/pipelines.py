@@ -19,6 +19,7 @@ from intact.graph.qdq.int4_codes import FOUR_BITS as FOUR_BITS
 from intact.graph.qdq.integer_layers import INT8_WEIGHTS, INTEGER
 from intact.graph.qdq.qoperators import QOPERATORS
 from intact.graph.qdq.strip_qdq import strip_dynamic
+from intact.graph.qdq.tensorrt.dynamic_pairs import BLOCK_PAIRS
 from intact.graph.qdq.weight_moves import move_stored_weights
 from intact.graph.rewrites.decompose_attention import ATTENTION as ATTENTION
 from intact.graph.rewrites.decompose_contrib import (
@@ -58,7 +59,8 @@ PRUNE = silent("drop what nobody reads", prune)
 
 NORMALIZE: tuple[Stage, ...] = (
     silent("write out functions once more", INLINE), FOLD_DEQUANTIZERS, CONSTANTS_FIRST, *CONTRIB_PAIRS,
-    TENSORRT_PAIRS, QOPERATORS, INTEGER, CODE_BOUNDS, GATHERED_CODES, WEIGHT_MOVES, INT8_WEIGHTS,
+    TENSORRT_PAIRS, *BLOCK_PAIRS, QOPERATORS,
+    INTEGER, CODE_BOUNDS, GATHERED_CODES, WEIGHT_MOVES, INT8_WEIGHTS,
 )  # fmt: skip
 """A quantized file in Q/DQ form: no operator on codes, no pair of ONNX Runtime's, weights as int8.
 

@@ -11,7 +11,9 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
+from intact.graph import ops
 from intact.graph.core.proto import to_proto
+from intact.graph.core.quantization_view import is_op
 from intact.graph.core.scene import Scene
 from intact.graph.files.model_builder import DTYPES, NAMES, sizes_of
 
@@ -27,6 +29,7 @@ class Parts:
         outputs: Names.
         output_shapes: Sizes of the outputs, as the file declares them or the operators tell; by name.
         domains: Version of each operator set.
+        blocks: axis and block_size of each DequantizeLinear, by the name of its output; 0: no blocks.
     """
 
     inputs: list[tuple[str, str, tuple[int | str | None, ...]]]
@@ -35,6 +38,7 @@ class Parts:
     outputs: list[str]
     output_shapes: dict[str, tuple[int | str | None, ...]]
     domains: dict[str, int]
+    blocks: dict[str, tuple[int, int]]
 
 
 def parts_of(model: ir.Model) -> Parts:
@@ -54,7 +58,10 @@ def parts_of(model: ir.Model) -> Parts:
     domains = {entry.domain: entry.version for entry in proto.opset_import}
     types = {o.name: o.type.tensor_type for o in proto.graph.output}
     shapes = {name: sizes_of(tensor) for name, tensor in types.items() if tensor.HasField("shape")}
-    return Parts(inputs, constants, list(proto.graph.node), list(types), shapes, domains)
+    dequantizers = [node for node in model.graph if is_op(node, "DequantizeLinear")]
+    forms = ((node.outputs[0].name, ops.DequantizeLinear.of(node)) for node in dequantizers)
+    blocks = {name or "": (1 if form.axis is None else form.axis, form.block_size) for name, form in forms}
+    return Parts(inputs, constants, list(proto.graph.node), list(types), shapes, domains, blocks)
 
 
 def take_floats_for_doubles(model: ir.Model) -> None:

@@ -17,6 +17,7 @@ from intact.graph import (
     parts_of,
     rename_foreign,
     take_floats_for_doubles,
+    write_block_pairs,
 )
 from intact.placement import check
 from intact.trt.base.enums import DataType, ErrorCode, OnnxParserFlag, dtype_of, foreign_type, is_known_type
@@ -242,6 +243,7 @@ class OnnxParser(KeepsErrors, Interface):
         try:
             model = load(source, folder=folder)
             rename_foreign(model, plugins.rename, self._overridden())
+            write_block_pairs(model)
             findings = check(model, target="tensorrt")
             take_floats_for_doubles(model)
             parts = parts_of(model)
@@ -287,11 +289,16 @@ class OnnxParser(KeepsErrors, Interface):
             constant = network.add_constant(array.shape, values)
             constant.name = name
             self._name_output(constant.get_output(0), name, tensors)
+        scales = {node.input[1] for node in parts.nodes if node.op_type == "DequantizeLinear"}
         for node in parts.nodes:
             inputs = [tensors.get(name) for name in node.input]
             operator = f"{node.domain}::{node.op_type}"
             layer: ILayer
-            if operator in plugins:
+            codes = inputs[0] if inputs else None
+            is_scale = node.output[0] in scales
+            if node.op_type == "DequantizeLinear" and codes is not None and _is_layer(codes, is_scale):
+                layer = _dequantize_layer(network, inputs, parts.blocks[node.output[0]])
+            elif operator in plugins:
                 layer = _plugin_layer(network, inputs, operator, plugins[operator])
             else:
                 layer = network.add_node(inputs, node, parts.domains)
@@ -318,6 +325,26 @@ def _node_count(model: bytes) -> int:
         return len(list(load(bytes(model)).graph))
     except IntactError:
         return 0
+
+
+def _is_layer(codes: ITensor, is_scale: bool) -> bool:
+    """Return whether a dequantizer becomes TensorRT's layer: of FP4, and of scales that have a scale."""
+    return codes.dtype is DataType.FP4 or (is_scale and codes.dtype is DataType.FP8)
+
+
+def _dequantize_layer(
+    network: INetworkDefinition, inputs: list[ITensor | None], blocks: tuple[int, int]
+) -> ILayer:
+    """Add TensorRT's layer for codes of FP4, which ONNX's operators read from opset 23 on."""
+    codes, scale = inputs[:2]
+    assert codes is not None and scale is not None
+    layer: ILayer = network.add_dequantize(codes, scale, DataType.FLOAT)
+    axis, size = blocks[0] % len(codes.shape), blocks[1]
+    if size:
+        layer.block_shape = tuple(size if i == axis else 1 for i in range(len(codes.shape)))  # type: ignore[attr-defined]
+    elif scale.shape:
+        layer.axis = axis  # type: ignore[attr-defined]
+    return layer
 
 
 def _plugin_layer(

@@ -315,10 +315,10 @@ class Nodes:
         """Return `name`, a tensor of floats, in float32."""
         return self.cast(name, "float32") if self.c.type_of(name) is not None else name
 
-    def cast(self, name: str, dtype: str) -> str:
-        """Return `name` in another element type."""
-        converted = self.c.fresh(f"{name}.{dtype}")
-        self.c.node("Cast", [name], [converted], name=converted, to=DTYPES[dtype])
+    def cast(self, value: str, dtype: str) -> str:
+        """Return `value` in another element type."""
+        converted = self.c.fresh(f"{value}.{dtype}")
+        self.c.node("Cast", [value], [converted], name=converted, to=DTYPES[dtype])
         return converted
 
     def sizes(self, name: str) -> str:

@@ -22,7 +22,10 @@ class IConstantLayer(ILayer):
     def array(self) -> NDArray:
         """Its values."""
         values = array_of(self.weights)
-        return np.zeros(self.shape, np.float32) if values is None else values.reshape(tuple(self.shape))
+        if values is not None:
+            return values.reshape(tuple(self.shape))
+        weights = self.weights.numpy() if isinstance(self.weights, Weights) else self.weights
+        return np.zeros(self.shape, np.float32 if weights is None else weights.dtype)
 
     def _numbers(self) -> Sizes:
         return tuple(int(n) for n in self.array.reshape(-1))

@@ -7,15 +7,13 @@ these. A Dequantize layer behind it multiplies.
 
 from __future__ import annotations
 
-import numpy as np
-
-from intact.graph import TypedComposer
+from intact.graph import TypedComposer, at_most_one_unknown, codes_and_scales, in_blocks
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor, Sizes
 from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers.base import ILayer, Nodes
 
-LARGEST = {DataType.FP8: 448.0, DataType.FP4: 6.0}
+CODES = (DataType.FP8, DataType.FP4)
 SCALES = (DataType.FP8, DataType.E8M0, DataType.FLOAT)
 
 
@@ -46,7 +44,7 @@ class IDynamicQuantizeLayer(ILayer):
     def check(self) -> list[str]:
         """Check that blocks fill the data, and that types exist."""
         data = self.get_input(0)
-        if self.to_type not in LARGEST or self.scale_type not in SCALES:
+        if self.to_type not in CODES or self.scale_type not in SCALES:
             combination = f"codes of {self.to_type} with scales of {self.scale_type}"
             return [f"{combination}: FP8 or FP4, with FP8, E8M0 or FLOAT"]
         if data is None or not data.shape or (self.block_shape and len(self.block_shape) != len(data.shape)):
@@ -61,47 +59,13 @@ class IDynamicQuantizeLayer(ILayer):
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, data = Nodes(c, self.name), self.get_input(0)
         assert data is not None  # checked before
-        blocks, types = blocks_of(self), (self.to_type, self.scale_type)
-        factor = n.scalar(x[1]) if len(x) > 1 and x[1] else ""
+        blocks, types = blocks_of(self), (self.to_type.numpy.name, self.scale_type.numpy.name)
+        factor = n.scalar(x[1]) if len(x) > 1 and x[1] else None
         codes, scale, _ = codes_and_scales(n, x[0], data.shape, blocks, types, factor)
         restore_shape(n, codes, data.shape, y[0])
         sizes = tuple(s if s < 0 else s // b for s, b in zip(data.shape, blocks, strict=True))
+        assert scale is not None
         restore_shape(n, scale, sizes, y[1])
-
-
-def codes_and_scales(
-    n: Nodes, x: str, shape: Sizes, blocks: Sizes, types: tuple[DataType, DataType | None], factor: str
-) -> tuple[str, str, str]:
-    """Write codes of `x`, the scales of its blocks, and what codes are multiplied by; all cut into blocks.
-
-    Args:
-        n: Writes the nodes.
-        x: Data of `shape`.
-        shape, blocks: Sizes, and how many elements of each axis share a scale.
-        types: Of the codes, and of the scales; None: there are none but `factor`.
-        factor: A scalar that scales are multiplied by; "": none.
-    """
-    dtype, scale_type = types
-    cut = in_blocks(n, x, shape, blocks)
-    if scale_type is None:
-        return round_to_type(n, n("Div", cut, factor), dtype), "", factor
-    inner = n.ints(*range(1, 2 * len(blocks), 2))
-    amax = n("ReduceMax", n("Abs", cut), inner, keepdims=1)
-    scale_before_rounding = n("Div", amax, n.array(np.float32(LARGEST[dtype])))
-    if factor:
-        scale = _round_scale(n, n("Div", scale_before_rounding, factor), scale_type)
-        total = n("Mul", scale, factor)
-    else:
-        scale = total = _round_scale(n, scale_before_rounding, scale_type)
-    unit = n.array(np.float32(1))  # a block of zeros: any scale gives zeros
-    safe = n("Where", n("Equal", total, n.array(np.float32(0))), unit, total)
-    return round_to_type(n, n("Div", cut, safe), dtype), scale, total
-
-
-def _round_scale(n: Nodes, scale: str, dtype: DataType) -> str:
-    if dtype is DataType.FP8:
-        return round_to_type(n, scale, DataType.FP8)
-    return power_of_two(n, scale) if dtype is DataType.E8M0 else scale
 
 
 def blocks_of(layer: IDynamicQuantizeLayer) -> Sizes:
@@ -136,52 +100,6 @@ def dequantize_blocks(n: Nodes, layer: IDynamicQuantizeLayer, codes: str, scale:
     restore_shape(n, products, data.shape, to)
 
 
-def in_blocks(n: Nodes, x: str, shape: Sizes, blocks: Sizes) -> str:
-    """Return `x` with two axes for each: the block, and the place in it."""
-    sizes = [s for size, b in zip(shape, blocks, strict=True) for s in (size if size < 0 else size // b, b)]
-    return n("Reshape", x, n.ints(*_one_unknown(sizes)))
-
-
 def restore_shape(n: Nodes, x: str, shape: Sizes, to: str) -> None:
     """Write `x` in its shape without blocks, to `to`."""
-    n("Reshape", x, n.ints(*_one_unknown(list(shape))), to=to)
-
-
-def _one_unknown(sizes: list[int]) -> list[int]:
-    if sum(size < 0 for size in sizes) > 1:
-        raise ValueError("blocks of a tensor with several sizes that only a run fixes")
-    return sizes
-
-
-def round_to_type(n: Nodes, x: str, dtype: DataType) -> str:
-    """Round to the nearest numbers of `dtype`, as float32; ties to even, clamped to the largest."""
-    if dtype is DataType.FP8:
-        unit, zero = n.array(np.float32(1)), n.array(np.zeros((), dtype.numpy))
-        return n("DequantizeLinear", n("QuantizeLinear", x, unit, zero), unit, zero)
-    magnitude, size = n.array(np.float32(0)), n("Abs", x)
-    for bound, ties, step in _FP4_STEPS:
-        above = n("GreaterOrEqual" if ties else "Greater", size, n.array(np.float32(bound)))
-        magnitude = n("Add", magnitude, n("Mul", n.cast(above, "float32"), n.array(np.float32(step))))
-    return n("Mul", magnitude, n("Sign", x))
-
-
-_FP4_STEPS = (
-    (0.25, False, 0.5), (0.75, True, 0.5), (1.25, False, 0.5), (1.75, True, 0.5), (2.5, False, 1.0),
-    (3.5, True, 1.0), (5.0, False, 2.0),
-)  # fmt: skip
-"""Lower bounds of 0.5, 1, 1.5, 2, 3, 4, 6; whether the bound itself rounds up; and the step to that
-number.
-"""
-
-
-def power_of_two(n: Nodes, x: str) -> str:
-    """Return the smallest power of two that is not below `x`.
-
-    The logarithm may be off by one, which is corrected.
-    """
-    two, least = n.array(np.float32(2)), n.array(np.float32(2.0**-127))
-    x = n("Max", x, least)
-    power = n("Pow", two, n("Ceil", n("Div", n("Log", x), n.array(np.float32(np.log(2))))))
-    half = n("Div", power, two)
-    power = n("Where", n("GreaterOrEqual", half, x), half, power)
-    return n("Where", n("Less", power, x), n("Mul", power, two), power)
+    n("Reshape", x, n.ints(*at_most_one_unknown(list(shape))), to=to)

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from intact.graph import TypedComposer
+from intact.graph import TypedComposer, codes_and_scales
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import ITensor, Sizes, plain
 from intact.trt.base.operation_enums import LayerType, MoEActType
 from intact.trt.layers.base import ILayer, Nodes
-from intact.trt.layers.dynamic_quantize import LARGEST, SCALES, blocks_that_fill, codes_and_scales
+from intact.trt.layers.dynamic_quantize import CODES, SCALES, blocks_that_fill
 
 HIDDEN, CHOSEN, SCORES, GATE, UP, DOWN = range(6)
 BIASES = 6
@@ -106,7 +106,7 @@ class IMoELayer(ILayer):
         dtype = self.quantization_to_type
         if dtype is DataType.FLOAT:
             return []
-        if dtype not in LARGEST:
+        if dtype not in CODES:
             return [f"quantization_to_type {dtype}: MoE has FP8 and FP4"]
         scale = self.get_input(DOWN_SCALE)
         if scale is None or any(n != 1 for n in scale.shape):
@@ -162,13 +162,11 @@ class IMoELayer(ILayer):
         if dtype is DataType.FLOAT:
             return units
         shape = (-1, inner)
-        flat, factor = n("Reshape", units, n.ints(*shape)), n.scalar(scale)
+        flat = n("Reshape", units, n.ints(*shape))
         block = int(self.quantization_block_shape[3]) if self._dynamic else inner
+        scale_type = self.dyn_q_output_scale_type.numpy.name if self._dynamic else None
         blocks = blocks_that_fill(shape, (1, block))
-        if self._dynamic:
-            codes, _, total = codes_and_scales(
-                n, flat, shape, blocks, (dtype, self.dyn_q_output_scale_type), factor
-            )
-        else:
-            codes, total = codes_and_scales(n, flat, shape, blocks, (dtype, None), factor)[::2]
+        codes, _, total = codes_and_scales(
+            n, flat, shape, blocks, (dtype.numpy.name, scale_type), n.scalar(scale)
+        )
         return n("Reshape", n("Mul", codes, total), n.sizes(units))

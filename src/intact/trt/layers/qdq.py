@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import DTYPES, TypedComposer
+from intact.graph import DTYPES, TypedComposer, round_to_type
 from intact.trt.base.enums import DataType, dtype_of
 from intact.trt.base.itensor import ITensor, Sizes
 from intact.trt.base.operation_enums import LayerType
@@ -23,7 +23,6 @@ from intact.trt.layers.dynamic_quantize import (
     blocks_that_fill,
     dequantize_blocks,
     dynamic_behind,
-    round_to_type,
 )
 from intact.trt.layers.pointwise import ICastLayer, IIdentityLayer
 
@@ -88,7 +87,8 @@ class _Grid(ILayer):
             return [f"the scale has the type {scale.dtype}: it must be FLOAT, HALF or BF16"]
         if not scale.size:
             return ["Cannot have scale with no coefficients."]
-        if not (np.isfinite(scale.astype(np.float32)).all() and (scale > 0).all()):
+        values = scale.astype(np.float32)
+        if not (np.isfinite(values).all() and (values > 0).all()):
             return ["Scale coefficients must all be positive"]
         return []
 
@@ -241,7 +241,8 @@ class IQuantizeLayer(_Grid):
         n, scale = Nodes(c, self.name), scale.astype(np.float32)
         x = [n.floats(x[0])]
         if self.to_type is DataType.FP4:  # the operators of ONNX have it from opset 23 on
-            codes = round_to_type(n, n("Div", x[0], self._factors(n, scale, data.shape)), DataType.FP4)
+            steps = n("Div", x[0], self._factors(n, scale, data.shape))
+            codes = round_to_type(n, steps, DataType.FP4.numpy.name)
             n("Identity", codes, to=y[0])
             return c.set_type(y[0], self.to_type.numpy.name)
         outside = data.is_network_input and self.to_type is DataType.INT8 and scale.ndim < 2

@@ -1,0 +1,1 @@
+"""TensorRT's quantization by scales of blocks that each run computes."""
