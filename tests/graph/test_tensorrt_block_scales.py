@@ -192,7 +192,7 @@ def test_quantized_blocks_along_one_and_two_axes(block, dtype) -> None:
     np.testing.assert_array_equal(output, want)
 
 
-@pytest.mark.parametrize("block", [(3, 1), (1, 1, 1), (0, 16), (1, 8)])
+@pytest.mark.parametrize("block", [(3, 1), (1, 1, 1), (0, 16), (1, 8), (8,)])
 def test_block_shapes_that_do_not_fit_are_refused(block, log) -> None:
     builder = trt.Builder(log)
     network = builder.create_network()

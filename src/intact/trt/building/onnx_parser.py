@@ -338,12 +338,12 @@ def _dequantize_layer(
     """Add TensorRT's layer for codes of FP4, which ONNX's operators read from opset 23 on."""
     codes, scale = inputs[:2]
     assert codes is not None and scale is not None
-    layer: ILayer = network.add_dequantize(codes, scale, DataType.FLOAT)
+    layer = network.add_dequantize(codes, scale, DataType.FLOAT)
     axis, size = blocks[0] % len(codes.shape), blocks[1]
     if size:
-        layer.block_shape = tuple(size if i == axis else 1 for i in range(len(codes.shape)))  # type: ignore[attr-defined]
+        layer.block_shape = tuple(size if i == axis else 1 for i in range(len(codes.shape)))
     elif scale.shape:
-        layer.axis = axis  # type: ignore[attr-defined]
+        layer.axis = axis
     return layer
 
 

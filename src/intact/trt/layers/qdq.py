@@ -160,7 +160,9 @@ class _Grid(ILayer):
         return []
 
     def _block_shape_errors(self, shape: tuple[int, ...], scale: NDArray) -> list[str]:
-        blocks = self.block_shape
+        blocks = tuple(self.block_shape)
+        if len(blocks) == 1 < len(shape):
+            return self._block_size_errors(shape, scale, blocks[0])
         if len(blocks) != len(shape) or any(b < 1 and b != -1 for b in blocks):
             return [
                 f"block_shape {tuple(blocks)} does not fit the data: a size or -1 for each of {len(shape)}"
@@ -177,9 +179,18 @@ class _Grid(ILayer):
             return [f"blocks of {sizes} need scales of {wanted}, and these are {scale.shape}"]
         return []
 
+    def _block_size_errors(self, shape: tuple[int, ...], scale: NDArray, size: int) -> list[str]:
+        """Check a block shape of one number, along the axis of which there are fewer scales."""
+        if any(n % s for n, s in zip(shape, scale.shape, strict=True)):
+            return ["Inferred block size is not an integer"]
+        sizes = [n // s for n, s in zip(shape, scale.shape, strict=True) if n != s]
+        if sizes != [size if size > 0 else max(sizes, default=1)]:
+            return [f"blocks of {size} along one axis of {shape} need other scales than {scale.shape}"]
+        return []
+
     def _blocks(self, shape: Sizes, scale: NDArray) -> Sizes:
         """Return how many elements of each axis share a scale: `block_shape`, or what its sizes say."""
-        if self.block_shape:
+        if len(self.block_shape) == len(shape):
             return blocks_that_fill(shape, self.block_shape)
         return tuple(n // s if n >= 0 else 1 for n, s in zip(shape, scale.shape, strict=True))
 
@@ -228,7 +239,8 @@ class IQuantizeLayer(_Grid):
     Attributes:
         axis: The channel axis of a scale with several values; ignored for a single one.
         block_shape: How many elements of each axis share a scale, along one or two axes; -1: as many as there
-            are. Empty: as many as the sizes of a scale with the data's rank say.
+            are. One number is that of the one axis with fewer scales. Empty: as many as the sizes of a scale
+            with the data's rank say.
         to_type: Type of the codes.
     """
 

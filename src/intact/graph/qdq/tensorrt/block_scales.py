@@ -18,7 +18,7 @@ LARGEST = {"float8_e4m3fn": 448.0, "float4_e2m1fn": 6.0}
 """The largest code of each type, by NumPy's name."""
 
 
-class NodeWriter(Protocol[Value]):
+class BlockNodeWriter(Protocol[Value]):
     """Writes nodes, and returns what they make."""
 
     def __call__(self, op_type: str, *inputs: Value, **attributes: Any) -> Value: ...
@@ -28,7 +28,7 @@ class NodeWriter(Protocol[Value]):
 
 
 def codes_and_scales(
-    n: NodeWriter[Value], x: Value, shape: Sizes, blocks: Sizes, types: tuple[str, str | None],
+    n: BlockNodeWriter[Value], x: Value, shape: Sizes, blocks: Sizes, types: tuple[str, str | None],
     factor: Value | None,
 ) -> tuple[Value, Value | None, Value]:  # fmt: skip
     """Write codes of `x`, the scales of its blocks, and what codes are multiplied by; all cut into blocks.
@@ -58,13 +58,13 @@ def codes_and_scales(
     return round_to_type(n, n("Div", cut, safe), dtype), scale, total
 
 
-def _round_scale(n: NodeWriter[Value], scale: Value, dtype: str) -> Value:
+def _round_scale(n: BlockNodeWriter[Value], scale: Value, dtype: str) -> Value:
     if dtype == "float8_e4m3fn":
         return round_to_type(n, scale, dtype)
     return power_of_two(n, scale) if dtype == "float8_e8m0fnu" else scale
 
 
-def in_blocks(n: NodeWriter[Value], x: Value, shape: Sizes, blocks: Sizes) -> Value:
+def in_blocks(n: BlockNodeWriter[Value], x: Value, shape: Sizes, blocks: Sizes) -> Value:
     """Return `x` with two axes for each: the block, and the place in it."""
     sizes = [s for size, b in zip(shape, blocks, strict=True) for s in (size if size < 0 else size // b, b)]
     return n("Reshape", x, n.ints(*at_most_one_unknown(sizes)))
@@ -81,7 +81,7 @@ def at_most_one_unknown(sizes: list[int]) -> list[int]:
     return sizes
 
 
-def round_to_type(n: NodeWriter[Value], x: Value, dtype: str) -> Value:
+def round_to_type(n: BlockNodeWriter[Value], x: Value, dtype: str) -> Value:
     """Round to the nearest numbers of `dtype`, as float32; ties to even, clamped to the largest."""
     if dtype == "float8_e4m3fn":
         unit, zero = n.array(np.float32(1)), n.array(np.zeros((), ml_dtypes.float8_e4m3fn))
@@ -102,7 +102,7 @@ number.
 """
 
 
-def power_of_two(n: NodeWriter[Value], x: Value) -> Value:
+def power_of_two(n: BlockNodeWriter[Value], x: Value) -> Value:
     """Return the smallest power of two that is not below `x`.
 
     The logarithm may be off by one, which is corrected.

@@ -106,7 +106,9 @@ def _write_dynamic_pair(node: ir.Node, scene: Scene) -> Outcome:
     scale = n("Reshape", scale, n.ints(*at_most_one_unknown(list(counts))))
     for reader in dict.fromkeys(of_scales):
         if reader.inputs[0] is scales:  # the scale of scales
-            _replace(reader, scene, _FloatNodes(reader, scene)("Mul", scale, reader.inputs[1]))
+            coarse = input_of(reader, 1)
+            assert coarse is not None
+            _replace(reader, scene, _FloatNodes(reader, scene)("Mul", scale, coarse))
         else:
             reader.replace_input_with(1, scale)
     for reader in dict.fromkeys(of_codes):
@@ -124,8 +126,8 @@ def _replace(node: ir.Node, scene: Scene, value: ir.Value) -> None:
     dtype = node.outputs[0].dtype
     stated = take(node, "output_dtype")
     dtype = _T(stated.as_int()) if stated is not None and stated.as_int() else dtype
-    if dtype not in (None, _T.FLOAT):
-        value = Writer(node, scene.names)("Cast", value, dtype=dtype, to=int(dtype))  # type: ignore[arg-type]
+    if dtype is not None and dtype != _T.FLOAT:
+        value = Writer(node, scene.names)("Cast", value, dtype=dtype, to=int(dtype))
     scene.replace(node, value)
 
 
@@ -162,11 +164,11 @@ def _write_output_type(node: ir.Node, scene: Scene) -> str:
     """Let ONNX's operator, whose output has the type of its scales, give what `output_dtype` says."""
     stated = take(node, "output_dtype")
     dtype = _T(stated.as_int()) if stated is not None and stated.as_int() else node.outputs[0].dtype
-    if dtype not in (None, _T.FLOAT):
+    if dtype is not None and dtype != _T.FLOAT:
         insert = scene.inserter(node, after=True)
         output = node.outputs[0]
         readers, shape = list(output.uses()), output.shape
-        cast = insert.node("Cast", [output], f"{node.name}.cast", dtype=dtype, shape=shape, to=int(dtype))  # type: ignore[arg-type]
+        cast = insert.node("Cast", [output], f"{node.name}.cast", dtype=dtype, shape=shape, to=int(dtype))
         output.dtype = _T.FLOAT
         for use in readers:
             use.node.replace_input_with(use.idx, cast)
