@@ -290,12 +290,12 @@ BAD = {
     ),
     "no-such-opset": (
         _set("opset_import.0.version", 0),
-        "opset: got 0, want 1..25. Fix: convert the model with onnx.version_converter, for example to "
+        "opset: got 0, want 1..28. Fix: convert the model with onnx.version_converter, for example to "
         "opset 17",
     ),
     "new-opset": (
-        _set("opset_import.0.version", 26),
-        "opset: got 26, want 1..25. Fix: convert the model with onnx.version_converter, for example to "
+        _set("opset_import.0.version", 29),
+        "opset: got 29, want 1..28. Fix: convert the model with onnx.version_converter, for example to "
         "opset 17",
     ),
     "no-opset": (

@@ -20,7 +20,8 @@ from intact.limits import GRAPH_PORTS, GRAPH_VALUES, NODE_PORTS
 
 TensorCheck: TypeAlias = Callable[[onnx.TensorProto, str], None]
 
-MIN_READ_OPSET, MAX_READ_OPSET = 1, 25
+MIN_READ_OPSET, MAX_READ_OPSET = 1, min(28, onnx.defs.onnx_opset_version())
+"""Opsets that are read: what the installed onnx package knows of those whose changes were read."""
 _MAX_VERSION = 2**31 - 1
 """Of any domain: more than an ONNX operator set counts to, and all that onnx takes."""
 MIN_IR_VERSION = 3
@@ -39,7 +40,7 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
     Args:
         proto: Nodes may be reordered, and nothing else is changed.
         check: What refuses a tensor; gets it and its place in words.
-        any_opset: Accept every opset that the onnx package knows, not only 1..25.
+        any_opset: Accept every opset that the onnx package knows, not only those up to MAX_READ_OPSET.
     Raises:
         FileFormatError: Damaged: names the node, tensor or value.
         UnsupportedError: An IR version or opset that we do not read.

@@ -20,9 +20,9 @@ from intact.graph.core.build import Inserter, replace
 from intact.graph.core.proto import all_nodes
 from intact.graph.core.scene import Scene
 from intact.graph.ops import attributes
-from intact.graph.opset.upgrade import ir_version_of, upgrade_opset
+from intact.graph.opset.upgrade import MAX_OPSET, ir_version_of, upgrade_opset
 
-MIN_OPSET, MAX_OPSET = 13, 25
+MIN_OPSET = 13
 NATIVE_OPSET = 18
 """The oldest opset that an exporter writes, from which `set_opset` goes down."""
 
@@ -36,7 +36,7 @@ _ONLY_TYPES = {
 
 
 def check_opset(opset: int) -> None:
-    """Raise an error for an opset outside 13..25.
+    """Raise an error for an opset outside MIN_OPSET..MAX_OPSET.
 
     Raises:
         UnsupportedError: `opset` is too old for a per-channel QuantizeLinear, or newer than we know.

@@ -23,6 +23,7 @@ from intact.graph.opset.upgrade_before_opset9 import DROPPED, EARLY
 from intact.graph.opset.upgrade_context import Step, UpgradeContext, real_dtype
 
 MAX_OPSET = 25
+"""The newest opset that is written; newer files are read, and keep their own."""
 _READ_OPSET = 9
 _INFERABLE_OPSET = 6
 """From which most operators tell their shapes; before 7, operands lie along axes that only ranks place."""

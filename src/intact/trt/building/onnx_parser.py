@@ -28,13 +28,15 @@ from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Interface
 from intact.trt.building.build_observers import OBSERVERS
 from intact.trt.building.split_model import StoredModel
-from intact.trt.layers import ILayer
+from intact.trt.layers import IDequantizeLayer, ILayer
 from intact.trt.network import INetworkDefinition
 from intact.trt.plugins.onnx_plugins import OnnxPlugins
 from intact.trt.plugins.plugin import IPluginV2Layer, IPluginV3Layer
 from intact.trt.plugins.plugin_interfaces import IPluginV3
 from intact.trt.plugins.plugin_registry import get_plugin_registry
 
+OLDEST_OPSET = 9
+"""The oldest opset of TensorRT's parser."""
 NO_PLUGIN = "{}: plugin not found, are the plugin name, version, and namespace correct?"
 
 
@@ -250,7 +252,9 @@ class OnnxParser(KeepsErrors, Interface):
         except IntactError as problem:
             return self._refuse(ParserError(str(problem)))
         errors = [ParserError(NO_PLUGIN.format(node.op_type), node.name) for node in plugins.missing]
-        errors += [ParserError(f.message, f.node) for f in findings if f.severity == "error"]
+        read = {"opset"} if parts.domains.get("", 0) >= OLDEST_OPSET else set()  # newer ones are read as well
+        refusals = [f for f in findings if f.severity == "error" and f.rule not in read]
+        errors += [ParserError(f.message, f.node) for f in refusals]
         types = output_types(model).items()
         errors += [
             ParserError(foreign_type(n, t)) for n, t in types if t is not None and not is_known_type(t)
@@ -338,7 +342,7 @@ def _dequantize_layer(
     """Add TensorRT's layer for codes of FP4, which ONNX's operators read from opset 23 on."""
     codes, scale = inputs[:2]
     assert codes is not None and scale is not None
-    layer = network.add_dequantize(codes, scale, DataType.FLOAT)
+    layer: IDequantizeLayer = network.add_dequantize(codes, scale, DataType.FLOAT)
     axis, size = blocks[0] % len(codes.shape), blocks[1]
     if size:
         layer.block_shape = tuple(size if i == axis else 1 for i in range(len(codes.shape)))
