@@ -70,14 +70,13 @@ from intact.graph.infer.specialize import specialize
 from intact.graph.infer.unknown_operators import ForeignNode, rename_foreign
 from intact.graph.ops.attributes import inner_graphs, subgraphs
 from intact.graph.opset.downgrade import (
-    MAX_OPSET,
     MIN_OPSET,
     NATIVE_OPSET,
     check_opset,
     oldest_opset,
     set_opset,
 )
-from intact.graph.opset.upgrade import upgrade_opset
+from intact.graph.opset.upgrade import MAX_OPSET, upgrade_opset
 from intact.graph.pipelines import normalize
 from intact.graph.qdq.batchnorm import BATCHNORM as fold_batchnorm
 from intact.graph.qdq.block_tables import BlockTable, read_block_table

@@ -14,7 +14,8 @@ from intact.errors import IntactError, UnsupportedError
 from intact.graph import ops
 from intact.graph.core.build import Inserter, Namer, replace
 from intact.graph.core.scene import Scene
-from intact.graph.opset.downgrade import MAX_OPSET, MIN_OPSET
+from intact.graph.opset.downgrade import MIN_OPSET
+from intact.graph.opset.upgrade import MAX_OPSET
 from intact.graph.qdq.layer_weights import settle_weights
 from intact.graph.qdq.markers import Marker, find_markers
 from intact.spec import Format, QuantSpec

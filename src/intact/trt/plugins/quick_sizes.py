@@ -23,8 +23,9 @@ class ShapeExpr:
     is_fake = is_size_tensor = False
 
     def __init__(self, value: int | IDimensionExpr | ShapeExpr | None = None) -> None:
-        inner = value._expr if isinstance(value, ShapeExpr) else value
-        self._expr = inner if isinstance(inner, IDimensionExpr) else IDimensionExpr(inner)
+        if isinstance(value, ShapeExpr):
+            value = value._expr
+        self._expr: IDimensionExpr = value if isinstance(value, IDimensionExpr) else IDimensionExpr(value)
 
     @property
     def is_constant(self) -> bool:
