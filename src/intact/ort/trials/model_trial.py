@@ -21,6 +21,7 @@ from intact.ort.trials.array_messages import Batch
 from intact.ort.trials.candidates import TrialJob, describe_error
 from intact.ort.trials.engine_results import TrialResult, least_speed, load_result, meets
 from intact.ort.trials.gate import Verdict, compare_outputs, count_changes
+from intact.ort.trials.guard import Guard, GuardedRun
 from intact.ort.trials.samples import RunSample, SampleStore, split_holdout
 from intact.ort.trials.trial import CandidateReport, ProcessTrial, RunningTrial, TimeLimit, start_trial
 
@@ -233,7 +234,7 @@ class ModelTrial:
             return None
         rules = self._model.rules
         verdict = self._compare(report.outputs, report.logits)
-        if verdict.is_close and (why := self._count_changes(report)):
+        if verdict.is_close and (why := self._check_all_samples(report, verdict)):
             verdict = replace(verdict, is_close=False, why=why)
         needed = least_speed(rules, self._model.identity.has_codes)
         words = [] if verdict.is_close else [verdict.why]
@@ -251,14 +252,18 @@ class ModelTrial:
         pairs = [(sample.outputs, result) for sample, result in zip(self._holdout, outputs, strict=True)]
         return compare_outputs(pairs, self._model.rules, logits)
 
-    def _count_changes(self, report: CandidateReport) -> str:
-        """Return why the answers of all samples, not of the few hold-out ones alone, are too different."""
+    def _check_all_samples(self, report: CandidateReport, verdict: Verdict) -> str:
+        """Return why the program's runs so far would have sent the engine away, "" where they would not.
+
+        The hold-out runs are few, and measure the whole. These are all runs: each by itself, as the guard
+        looks at them, and the answers of all together.
+        """
         samples = [*self._holdout, *self._calibration]
-        pairs = [
-            (sample.outputs, outputs)
-            for sample, outputs in zip(samples, [*report.outputs, *report.calibration_outputs], strict=False)
-        ]
-        return count_changes(pairs, self._model.rules, report.logits)
+        outputs = [*report.outputs, *report.calibration_outputs]
+        pairs = list(zip((sample.outputs for sample in samples), outputs, strict=False))
+        guard = Guard(self._model.rules, verdict.decibels, report.logits)
+        whys = (guard.check(GuardedRun({}, values), reference) for reference, values in pairs)
+        return next(filter(None, whys), "") or count_changes(pairs, self._model.rules, report.logits)
 
     def _select(self, outputs: Mapping[str, Any]) -> Batch:
         return {name: outputs[name] for name in self._outputs}
