@@ -23,7 +23,6 @@ from intact.ort.session_signature import SessionSignature
 from intact.ort.trials.candidates import describe_error
 from intact.ort.trials.engine_results import TrialResult, load_result, meets
 from intact.ort.trials.guard import Guard, GuardedRun
-from intact.ort.trials.model_trial import ModelTrial
 from intact.ort.trials.samples import SampleStore, checksum_of
 from intact.processes import renew_in_child
 
@@ -194,6 +193,8 @@ class ServedModel:
             self._lock.release()
 
     def _try(self, samples: SampleStore) -> None:
+        from intact.ort.trials.model_trial import ModelTrial  # what programs need that get so far
+
         self.record.state, self.record.why = "trying", ""
         self._tried_samples = samples
         trial = ModelTrial(self, samples)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
-from statistics import median
+
+import numpy as np
 
 from intact.ort.policies import Policy
 from intact.ort.trials.gate import Arrays, OutputErrors, Verdict, compare_outputs
@@ -83,7 +84,7 @@ class Guard:
         """ONNX Runtime's time divided by the engine's, the median of guarded runs; None: too few so far."""
         if len(self._ratios) < WINDOW:
             return None
-        return round(1 / max(median(self._ratios), 1e-9), 4)
+        return round(1 / max(float(np.median(self._ratios)), 1e-9), 4)
 
     def check_speed(self) -> str:
         """Return why the engine has to go where it is slower than ONNX Runtime, "" where it may stay.
