@@ -113,3 +113,19 @@ def test_a_guard_sums_up_answers_that_change() -> None:
         whys.append(guard.check(GuardedRun({}, {"y": candidate}), {"y": reference}))
     assert whys[:3] == ["", "", ""]
     assert any("largest scores move" in why for why in whys)
+
+
+@pytest.mark.parametrize(("levels", "is_sent_back"), [({}, True), ({"y": 0.5}, False)])
+def test_silence_is_compared_with_the_level_of_other_runs(
+    levels: dict[str, float], is_sent_back: bool
+) -> None:
+    guard = Guard(Policy(speed=0.0), 35.0, (), levels)
+    silence = np.full((1, 1), 0.001, np.float32)
+    run = GuardedRun({}, {"y": silence * np.float32(1.2)})
+    assert bool(guard.check(run, {"y": silence})) == is_sent_back
+
+
+def test_levels_hide_no_errors_of_runs_that_are_louder() -> None:
+    guard = Guard(Policy(speed=0.0), 35.0, (), {"y": 0.5})
+    loud = np.full((4, 4), 100.0, np.float32)
+    assert "fell to" in guard.check(GuardedRun({}, {"y": loud * np.float32(1.2)}), {"y": loud})

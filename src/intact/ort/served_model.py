@@ -22,7 +22,7 @@ from intact.ort.records import COUNTS, ModelRecord, ResultCache
 from intact.ort.session_signature import SessionSignature
 from intact.ort.trials.candidates import describe_error
 from intact.ort.trials.engine_results import TrialResult, load_result, meets
-from intact.ort.trials.guard import Guard, GuardedRun
+from intact.ort.trials.guard import Guard, GuardedRun, levels_of
 from intact.ort.trials.samples import SampleStore, checksum_of
 from intact.processes import renew_in_child
 
@@ -278,7 +278,10 @@ class ServedModel:
         self.record.runs_until_engine = self._last["runs"]
         decibels = self.record.decibels
         self._guard = Guard(
-            self.rules, self.rules.accuracy if decibels is None else decibels, result.record.logits
+            self.rules,
+            self.rules.accuracy if decibels is None else decibels,
+            result.record.logits,
+            levels_of(result.record.levels),
         )
         self._known_inputs = frozenset(self.record.known_inputs)
         if not self._known_inputs:
@@ -342,7 +345,7 @@ class ServedModel:
 
 _FOUND = (
     "state", "why", "help", "candidate", "metric", "decibels", "agreement", "speedup", "guard_speedup",
-    "in_float", "logits", "infinite_inputs", "tries", "inputs", "known_inputs", "ruled_out", "gate",
+    "in_float", "logits", "levels", "infinite_inputs", "tries", "inputs", "known_inputs", "ruled_out", "gate",
 )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ class ModelRecord:
         known_inputs: Checksums of the inputs of a program that repeats them: others are answered in float.
         in_float: Layers in float, and why.
         logits: Outputs that a linear layer gives: they may be scores.
+        levels: The mean square of each output in the runs that were watched, and its name.
         infinite_inputs: Inputs that have had NaN or infinities in float, such as masks.
         ruled_out: Candidates that missed the gate before the program ended, each with the reason.
         gate: The policy that they missed.
@@ -72,6 +73,7 @@ class ModelRecord:
     gate: str = ""
     in_float: list[str] = field(default_factory=list)
     logits: list[str] = field(default_factory=list)
+    levels: list[str] = field(default_factory=list)
     infinite_inputs: list[str] = field(default_factory=list)
     runs: int = 0
     engine_runs: int = 0

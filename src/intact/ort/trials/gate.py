@@ -29,6 +29,7 @@ class OutputErrors:
 
     Attributes:
         signal, noise: Sums of squares, of float's values and of the differences.
+        elements: Finite values that `signal` sums up.
         rows, equal_rows: Of scores: rows, and those whose largest value is where float has it.
         is_score: Whether all rows so far were scores: not negative, with a sum of 1.
         mismatch: What else differs: shape, dtype, integers, NaN; "" for nothing.
@@ -38,6 +39,7 @@ class OutputErrors:
 
     signal: float = 0.0
     noise: float = 0.0
+    elements: int = 0
     rows: int = 0
     equal_rows: int = 0
     is_score: bool = True
@@ -48,9 +50,14 @@ class OutputErrors:
     @property
     def decibels(self) -> float:
         """Signal to noise in dB."""
+        return self.decibels_at(0.0)
+
+    def decibels_at(self, level: float) -> float:
+        """Return signal to noise in dB of an output whose mean square is `level` where it is less here."""
+        signal = max(self.signal, level * self.elements)
         if self.noise == 0:
             return math.inf
-        return 10 * math.log10(self.signal / self.noise) if self.signal > 0 else -math.inf
+        return 10 * math.log10(signal / self.noise) if signal > 0 else -math.inf
 
     @property
     def agreement(self) -> float | None:
@@ -75,6 +82,7 @@ class OutputErrors:
         left, right = left[finite], right[finite]
         with np.errstate(over="ignore", invalid="ignore"):
             self.signal += float(np.sum(left * left))
+            self.elements += left.size
             self.noise += float(np.sum((left - right) ** 2))
         if not math.isfinite(self.noise):
             self.mismatch = "NaN or infinities where float has none"

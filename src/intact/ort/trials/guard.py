@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,12 @@ class GuardedRun:
     seconds: float = 0.0
 
 
+def levels_of(words: Sequence[str]) -> dict[str, float]:
+    """Return mean squares by output from the words of a record: "0.25 name"."""
+    pairs = (text.partition(" ") for text in words)
+    return {name: float(level) for level, _, name in pairs}
+
+
 class Guard:
     """Counts runs, and keeps the errors of those that were computed twice.
 
@@ -52,10 +58,18 @@ class Guard:
         rules: The program's policy.
         decibels: What the gate measured.
         logits: Outputs that a linear layer gives.
+        levels: The mean squares of outputs in the runs that were watched. Errors of a run whose outputs are
+            nearly zero, such as the probability of speech in silence, are compared with these.
     """
 
-    def __init__(self, rules: Policy, decibels: float, logits: Collection[str] = ()) -> None:
-        self._rules, self._logits = rules, logits
+    def __init__(
+        self,
+        rules: Policy,
+        decibels: float,
+        logits: Collection[str] = (),
+        levels: Mapping[str, float] | None = None,
+    ) -> None:
+        self._rules, self._logits, self._levels = rules, logits, levels or {}
         self._floor = min(rules.accuracy, decibels)
         self._next, self._gap = 1, 1
         self._longest_gap = rules.guard
@@ -109,7 +123,7 @@ class Guard:
         self._window.append(errors)
         if why := self._why(errors, _RUN_SLACK_DB):
             return why
-        if any(output.decibels < self._floor for output in errors.values()):
+        if any(self._decibels(name, output) < self._floor for name, output in errors.items()):
             self._next, self._gap = 0, 1  # suspicious: look at the next run
         if len(self._window) < _LEAST_WINDOW:
             return ""
@@ -143,11 +157,13 @@ class Guard:
                 return f"output '{name}': {output.mismatch}"
             share = output.agreement
             is_equal = share is not None and share >= self._rules.agreement
-            if output.decibels < self._floor - slack and not (
-                is_equal and output.decibels >= self._floor / 2
-            ):
-                return f"output '{name}' fell to {output.decibels:.1f} dB on inputs of the program"
+            decibels = self._decibels(name, output)
+            if decibels < self._floor - slack and not (is_equal and decibels >= self._floor / 2):
+                return f"output '{name}' fell to {decibels:.1f} dB on inputs of the program"
         return ""
+
+    def _decibels(self, name: str, output: OutputErrors) -> float:
+        return output.decibels_at(self._levels.get(name, 0.0))
 
     def _sums(self) -> dict[str, OutputErrors]:
         """Return the errors of all runs in the window, summed up."""
@@ -157,6 +173,7 @@ class Guard:
                 total = sums.setdefault(name, OutputErrors())
                 total.signal += output.signal
                 total.noise += output.noise
+                total.elements += output.elements
                 total.rows += output.rows
                 total.equal_rows += output.equal_rows
                 total.is_score &= output.is_score

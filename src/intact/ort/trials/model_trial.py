@@ -21,7 +21,7 @@ from intact.ort.trials.array_messages import Batch
 from intact.ort.trials.candidates import TrialJob, describe_error
 from intact.ort.trials.engine_results import TrialResult, least_speed, load_result, meets
 from intact.ort.trials.gate import Verdict, compare_outputs, count_changes
-from intact.ort.trials.guard import Guard, GuardedRun
+from intact.ort.trials.guard import Guard, GuardedRun, levels_of
 from intact.ort.trials.samples import RunSample, SampleStore, split_holdout
 from intact.ort.trials.trial import CandidateReport, ProcessTrial, RunningTrial, TimeLimit, start_trial
 
@@ -89,6 +89,7 @@ class ModelTrial:
         if model.identity.has_codes or not self._holdout:
             self._holdout = list(samples.samples)
         self._outputs = tuple(samples.samples[0].outputs)
+        self._levels = [f"{self._level(name):.6g} {name}" for name in self._outputs]
 
     def run(self) -> None:
         """Quantize; every error becomes the reason why the model stays in float."""
@@ -244,7 +245,7 @@ class ModelTrial:
         findings.record = replace(
             findings.record, candidate=report.name, metric=rules.metric_name, agreement=verdict.agreement,
             decibels=_finite(verdict.decibels), speedup=round(report.speedup, 4) or None,
-            in_float=report.in_float, logits=report.logits,
+            in_float=report.in_float, logits=report.logits, levels=self._levels,
         )  # fmt: skip
         return verdict
 
@@ -261,9 +262,16 @@ class ModelTrial:
         samples = [*self._holdout, *self._calibration]
         outputs = [*report.outputs, *report.calibration_outputs]
         pairs = list(zip((sample.outputs for sample in samples), outputs, strict=False))
-        guard = Guard(self._model.rules, verdict.decibels, report.logits)
+        guard = Guard(self._model.rules, verdict.decibels, report.logits, levels_of(self._levels))
         whys = (guard.check(GuardedRun({}, values), reference) for reference, values in pairs)
         return next(filter(None, whys), "") or count_changes(pairs, self._model.rules, report.logits)
+
+    def _level(self, name: str) -> float:
+        """Return the mean square of an output's finite values in all samples."""
+        values = [sample.outputs[name] for sample in self._samples.samples]
+        finite = [array[np.isfinite(array)].astype(np.float64) for array in values if array.dtype.kind == "f"]
+        count = sum(array.size for array in finite)
+        return sum(float(np.sum(array**2)) for array in finite) / count if count else 0.0
 
     def _select(self, outputs: Mapping[str, Any]) -> Batch:
         return {name: outputs[name] for name in self._outputs}
