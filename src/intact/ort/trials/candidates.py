@@ -158,13 +158,15 @@ def _speedup(job: TrialJob, engine: Engine, load_again: Callable[[], Engine]) ->
         load_again: Gives another one of the same model.
     """
     names, begin = list(job.output_names), time.perf_counter()
-    firsts, runs = [], ()
+    firsts: list[NDArray[np.float64]] = []
+    runs: list[Callable[[Batch], Any]] = []
     for count in range(_MOST_FIRST_ROUNDS if job.new_shape_share else 1):
         if count and time.perf_counter() - begin > _SECONDS:
             break
         session, engine = _float_session(job), load_again() if count else engine
-        runs = (partial(_run_session, session, names), engine.run)
-        _ = [run(job.holdout[0]) for run in runs]  # weights are packed once
+        runs = [partial(_run_session, session, names), engine.run]
+        for run_batch in runs:  # weights are packed once
+            run_batch(job.holdout[0])
         firsts.append(_seconds(runs, job.holdout))
     first = np.minimum.reduce(firsts)
     best, begin = first, time.perf_counter()

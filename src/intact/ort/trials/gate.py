@@ -188,8 +188,8 @@ def verdict_of(errors: Mapping[str, OutputErrors], rules: Policy) -> Verdict:
         elif not _is_close(output, rules):
             scores = "" if output.agreement is None else f", {output.agreement:.2%} of largest scores equal"
             failures.append(f"output '{name}' has {output.decibels:.1f} dB{scores}")
-    scores = [output.scores for output in errors.values()]
-    if not failures and (why := describe_changes(scores, 1 - rules.agreement, GATE_CHANGES)):
+    collected = [output.scores for output in errors.values()]
+    if not failures and (why := describe_changes(collected, 1 - rules.agreement, GATE_CHANGES)):
         failures.append(f"{decibels:.1f} dB, but {why}")
     return Verdict(not failures, decibels, min(shares, default=None), "; ".join(failures[:3]))
 

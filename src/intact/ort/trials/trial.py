@@ -117,8 +117,12 @@ class ProcessTrial(RunningTrial):
         message = self._answer()
         if message is None or "end" in message.values:
             return None
-        outputs = {name: list(batches) for name, batches in message.batches.items()}
-        return CandidateReport(**message.values, **outputs)
+        batches = message.batches
+        return CandidateReport(
+            **message.values,
+            outputs=list(batches["outputs"]),
+            calibration_outputs=list(batches["calibration_outputs"]),
+        )
 
     def save(self, path: Path) -> str:
         self._tell(Message({"path": str(path)}))
