@@ -50,6 +50,22 @@ def test_float_logits_are_those_of_transformers(family, tmp_path):
     np.testing.assert_allclose(loaded.logits(TOKENS), reference_logits(family), atol=1e-4)
 
 
+def test_a_head_of_its_own_is_no_tied_embedding(tmp_path):
+    folder = write_folder("llama", tmp_path / "llama")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    logits = lm.load(folder, weights="float32", threads=1).logits(TOKENS)
+    np.testing.assert_allclose(logits, reference_logits("llama"), atol=1e-4)
+    tensors = load_file(folder / "model.safetensors")
+    save_file(
+        tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"]}, folder / "model.safetensors"
+    )
+    repeated = lm.load(folder, weights="float32", threads=1).logits(TOKENS)
+    del tensors["lm_head.weight"]
+    save_file(tensors, folder / "model.safetensors")
+    assert repeated.tobytes() == lm.load(folder, weights="float32", threads=1).logits(TOKENS).tobytes()
+
+
 @pytest.mark.parametrize(("family", "write"), [("llama", write_llama_gguf), ("gpt2", write_gpt2_gguf)])
 def test_a_gguf_file_has_the_logits_of_its_folder(family, write, tmp_path):
     loaded = lm.load(write(tmp_path / "small.gguf"), weights="float32", threads=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,16 @@ class DecoderWeights:
         self._names = self._names_of_roles(names)
         self._stored = names
         self._read_names: set[str] = set()
+        if self.config.tied and self._has_other_head():
+            self.config = replace(self.config, tied=False)
+            self.description = replace(self.description, decoder=self.config)
+
+    def _has_other_head(self) -> bool:
+        """Return whether files have a head that is not the embedding: transformers 5 ties no such layers."""
+        if f"{self._names['head']}.weight" not in self._stored:
+            return False
+        head, embedding = (floats_of(self.linear(role)) for role in ("head", "embedding"))
+        return not np.array_equal(head, embedding)
 
     def _names_of_roles(self, stored: frozenset[str]) -> dict[str, str]:
         if self.metadata:
@@ -286,12 +297,10 @@ class DecoderWeights:
         Raises:
             UnsupportedError: Names one.
         """
-        head = f"{self._names['head']}.weight"
         left = [
             name
             for name in sorted(self._stored - self._read_names)
             if not name.endswith(_UNREAD)
-            and not (self.config.tied and name == head)
             and not (self.config.learned_positions and name.endswith(".attn.bias"))  # the causal mask
         ]
         if left:
