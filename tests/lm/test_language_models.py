@@ -59,8 +59,6 @@ def test_a_head_of_its_own_is_no_tied_embedding(tmp_path):
     tensors = load_file(folder / "model.safetensors")
     same = tensors["model.embed_tokens.weight"]
     save_file(tensors | {"lm_head.weight": same}, folder / "model.safetensors")
-        tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"]}, folder / "model.safetensors"
-    )
     repeated = lm.load(folder, weights="float32", threads=1).logits(TOKENS)
     del tensors["lm_head.weight"]
     save_file(tensors, folder / "model.safetensors")
