@@ -19,6 +19,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # Before anything imports Triton, which only then decides: kernels of `intact.torch.triton` run on the CPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
+os.environ.setdefault("INTACT_LM_CACHE", "off")  # each test makes its models itself
 os.environ.setdefault("INTACT_CHECK_PASSES", "1")  # the specification of a graph, behind each pass
 
 hypothesis.settings.register_profile("local", deadline=None)

@@ -88,7 +88,7 @@ LINES = {
     "src/intact/formats": 4_100,
     "src/intact/graph": 19_200,
     "src/intact/kernels": 1_400,
-    "src/intact/lm": 16_600,
+    "src/intact/lm": 17_000,
     "src/intact/numerics": 5_700,
     "src/intact/ort": 4_450,
     "src/intact/placement": 3_350,

@@ -19,6 +19,7 @@ from intact.lm.description.chat_templates import folder_chat_templates, tokenize
 from intact.lm.description.model_description import ModelDescription
 from intact.lm.description.model_files import ModelFiles
 from intact.lm.language_model import LanguageModel
+from intact.lm.prepared_models import PreparedModel
 from intact.lm.saved_folder import SETTINGS, TOKENIZER, load_saved, saved_description
 from intact.lm.sequence_cache import LONGEST
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_file, tokenizer_of_gguf
@@ -36,6 +37,7 @@ def load_model(
     tokenizer: str | os.PathLike[str] | Any = None, text: str | None = None, method: str = "auto",
     bits_budget: float | None = None, time_budget: float | None = None, progress: bool = False,
     backend: str = "cpu", cache: str | None = None, rotate: bool = False, accept: Collection[str] = (),
+    reuse: bool = True,
 ) -> LanguageModel:  # fmt: skip
     """Open a language model.
 
@@ -64,6 +66,8 @@ def load_model(
         rotate: Rotate the residual stream and the values (`RotatedWeights`) before codes are chosen: the same
             function, with outliers spread over all channels.
         accept: Fields of configurations and metadata that pass although nothing computes what they say.
+        reuse: Take what an earlier start made of the same files, and keep what this one makes
+            (`prepared_models`).
     Raises:
         FileFormatError, FileAccessError: A file is damaged, or cannot be read.
         UnsupportedError: A family, format or tokenizer that is not read.
@@ -92,6 +96,15 @@ def load_model(
                 progress=progress, backend=backend, cache=cache, accept=accept,
             )  # fmt: skip
     cache = cache or "float32"
+    options = {
+        "weights": weights, "block": block, "bits_of": bits_of, "activations": activations,
+        "positions": positions, "text": text, "method": method, "bits_budget": bits_budget, "cache": cache,
+        "rotate": rotate, "accept": sorted(accept),
+    }  # fmt: skip
+    is_kept = reuse and backend == "cpu" and time_budget is None and tokenizer is None
+    prepared = _prepared_model(path, options) if is_kept else None
+    if prepared is not None and (kept := prepared.load(threads)) is not None:
+        return kept
     # What makes graphs takes 20 MB, which a saved model needs not.
     from intact.graph import narrow_caches
     from intact.lm.decoders.decoder_weights import DecoderWeights
@@ -118,7 +131,22 @@ def load_model(
         "method": None if text is None else method, "rotate": "yes" if rotate else None,
     }  # fmt: skip
     chosen = {name: value for name, value in settings.items() if value is not None}
-    return LanguageModel(engine, count, words, templates, chosen, source.description)
+    loaded = LanguageModel(engine, count, words, templates, chosen, source.description)
+    if prepared is not None:
+        prepared.keep(loaded)
+    return loaded
+
+
+def _prepared_model(path: Any, options: Mapping[str, Any]) -> PreparedModel | None:
+    """Return where what was made of a model may be found; None where it is made anew.
+
+    Floats are mapped as they are, and whoever rounds codes a second time is to be warned each time.
+    """
+    if is_module(path) or options["weights"] == "float32":
+        return None
+    folder = Path(path)
+    is_gguf = folder.suffix == ".gguf" or (folder.is_dir() and any(folder.glob("*.gguf")))
+    return None if is_gguf and options["weights"] != "keep" else PreparedModel.of(folder, options)
 
 
 def _warn_of_second_rounding(path: Path, own: float, weights: str, block: int) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from intact.errors import QuantValueError
+from intact.processes.user_cache import user_cache
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,8 +91,7 @@ class Policy:
         """The cache folder."""
         if self.cache is not None:
             return Path(self.cache)
-        base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
-        return (Path(base) if base else Path.home() / ".cache") / "intact" / "ort"
+        return user_cache("ort")
 
     @property
     def gate_name(self) -> str:

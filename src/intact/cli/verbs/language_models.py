@@ -130,6 +130,7 @@ def quantize(
         cache=cache,
         rotate=rotate,
         accept=accept or (),
+        reuse=False,
     )
     lm.save(loaded, out)
     size = sum(file.stat().st_size for file in out.iterdir()) / 1e6

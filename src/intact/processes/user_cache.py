@@ -1,0 +1,12 @@
+"""Where results that can be made again are kept for the next process of the same user."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def user_cache(name: str) -> Path:
+    """Return the folder ``intact/name`` in the user's cache folder; it may not be there."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(base) if base else Path.home() / ".cache") / "intact" / name
