@@ -95,16 +95,43 @@ def load_model(
                 positions=positions, threads=threads, tokenizer=tokenizer, text=text, method=method,
                 progress=progress, backend=backend, cache=cache, accept=accept,
             )  # fmt: skip
-    cache = cache or "float32"
     options = {
-        "weights": weights, "block": block, "bits_of": bits_of, "activations": activations,
-        "positions": positions, "text": text, "method": method, "bits_budget": bits_budget, "cache": cache,
-        "rotate": rotate, "accept": sorted(accept),
+        "weights": weights, "block": block, "bits_of": dict(bits_of or {}), "activations": activations,
+        "positions": positions, "text": text, "method": method, "bits_budget": bits_budget,
+        "time_budget": time_budget, "cache": cache or "float32", "rotate": rotate, "accept": sorted(accept),
     }  # fmt: skip
-    is_kept = reuse and backend == "cpu" and time_budget is None and tokenizer is None
-    prepared = _prepared_model(path, options) if is_kept else None
-    if prepared is not None and (kept := prepared.load(threads)) is not None:
-        return kept
+    place = _find_place(path, options) if reuse and backend == "cpu" and tokenizer is None else None
+    earlier = None if place is None else place.load(threads)
+    if earlier is not None:
+        return earlier
+    model = _load_decoder(
+        path, threads=threads, tokenizer=tokenizer, progress=progress, backend=backend, **options
+    )
+    if place is not None:
+        place.keep(model)
+    return model
+
+
+def _find_place(path: Any, options: Mapping[str, Any]) -> PreparedModel | None:
+    """Return where what an earlier start made of a model may lie; None for what is made anew each time.
+
+    That are floats, which are mapped as they are; what a clock decided; and codes that are rounded a second
+    time, of which a warning tells each time.
+    """
+    if is_module(path) or options["weights"] == "float32" or options["time_budget"] is not None:
+        return None
+    folder = Path(path)
+    is_gguf = folder.suffix == ".gguf" or (folder.is_dir() and any(folder.glob("*.gguf")))
+    return None if is_gguf and options["weights"] != "keep" else PreparedModel.of(folder, options)
+
+
+def _load_decoder(
+    path: Any, *, weights: str, block: int, bits_of: Mapping[str, str], activations: str,
+    positions: int | None, threads: int | None, tokenizer: Any, text: str | None, method: str,
+    bits_budget: float | None, time_budget: float | None, progress: bool, backend: str, cache: str,
+    rotate: bool, accept: Collection[str],
+) -> LanguageModel:  # fmt: skip
+    """Load a GGUF file, a folder of Hugging Face or a module."""
     # What makes graphs takes 20 MB, which a saved model needs not.
     from intact.graph import narrow_caches
     from intact.lm.decoders.decoder_weights import DecoderWeights
@@ -118,7 +145,7 @@ def load_model(
     words, templates = _words_and_templates(path, source.metadata, source.description, tokenizer)
     model = _quantized_decoder(
         RotatedWeights(source) if rotate else source, count, words, weights=weights, block=block,
-        bits_of=bits_of or {}, text=text, method=method, budgets=(bits_budget, time_budget), threads=threads,
+        bits_of=bits_of, text=text, method=method, budgets=(bits_budget, time_budget), threads=threads,
         in_floats=activations != DYNAMIC, progress=progress,
     )  # fmt: skip
     narrow_caches(model, cache)
@@ -131,22 +158,7 @@ def load_model(
         "method": None if text is None else method, "rotate": "yes" if rotate else None,
     }  # fmt: skip
     chosen = {name: value for name, value in settings.items() if value is not None}
-    loaded = LanguageModel(engine, count, words, templates, chosen, source.description)
-    if prepared is not None:
-        prepared.keep(loaded)
-    return loaded
-
-
-def _prepared_model(path: Any, options: Mapping[str, Any]) -> PreparedModel | None:
-    """Return where what was made of a model may be found; None where it is made anew.
-
-    Floats are mapped as they are, and whoever rounds codes a second time is to be warned each time.
-    """
-    if is_module(path) or options["weights"] == "float32":
-        return None
-    folder = Path(path)
-    is_gguf = folder.suffix == ".gguf" or (folder.is_dir() and any(folder.glob("*.gguf")))
-    return None if is_gguf and options["weights"] != "keep" else PreparedModel.of(folder, options)
+    return LanguageModel(engine, count, words, templates, chosen, source.description)
 
 
 def _warn_of_second_rounding(path: Path, own: float, weights: str, block: int) -> None:
@@ -159,7 +171,7 @@ def _warn_of_second_rounding(path: Path, own: float, weights: str, block: int) -
     warnings.warn(
         f"'{path}' holds codes of {own:.2f} bits for each weight. {weights} in blocks of {block} has "
         f"{bits:.2f}, which is {size}, and rounds them a second time: weights='keep' loses less.",
-        SecondRoundingWarning, stacklevel=3,
+        SecondRoundingWarning, stacklevel=5,
     )  # fmt: skip
 
 

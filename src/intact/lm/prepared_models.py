@@ -26,7 +26,7 @@ from intact._version import __version__
 from intact.errors import IntactError, QuantValueError
 from intact.lm.language_model import LanguageModel
 from intact.lm.saved_folder import SETTINGS, load_saved, save_model, saved_description
-from intact.processes.user_cache import user_cache
+from intact.processes import user_cache
 
 VARIABLE, BOUND, OFF = "INTACT_LM_CACHE", "INTACT_LM_CACHE_BYTES", "off"
 USUAL_BOUND = 8 << 30
@@ -37,7 +37,7 @@ _UNFINISHED = ".new"
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """What was made of one model with given options.
+    """A place for what is made of one model with given options.
 
     Attributes:
         folder: Where it is, or will be: named by the key.
@@ -60,7 +60,7 @@ class PreparedModel:
         named = os.environ.get(VARIABLE, "")
         if named.lower() == OFF:
             return None
-        most_bytes = _bound()
+        most_bytes = _read_bound()
         try:
             states = [(str(file), file.stat()) for file in _files_of(path)]
         except OSError:
@@ -115,7 +115,7 @@ class PreparedModel:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _bound() -> int:
+def _read_bound() -> int:
     text = os.environ.get(BOUND, "")
     if text and not text.isdecimal():
         raise QuantValueError(BOUND, f"{text!r:.40}", "a number of bytes", "correct the variable")

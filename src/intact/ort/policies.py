@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from intact.errors import QuantValueError
-from intact.processes.user_cache import user_cache
+from intact.processes import user_cache
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Where results that can be made again are kept for the next process of the same user."""
+"""The folder for results that can be made again, which the next process of a user finds."""
 
 from __future__ import annotations
 
