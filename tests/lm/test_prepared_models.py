@@ -96,36 +96,30 @@ def test_another_file_option_or_neighbour_is_another_model(tmp_path, cache):
 def test_what_is_damaged_is_made_again(name, tmp_path, cache):
     folder = write_folder("llama", tmp_path / "llama")
     first = lm.load(folder, weights="int4", threads=1).logits(TOKENS)
-    (folder_of_model,) = cache.iterdir()
-    (folder_of_model / name).write_bytes((folder_of_model / name).read_bytes()[:100])
+    (entry,) = cache.iterdir()
+    (entry / name).write_bytes((entry / name).read_bytes()[:100])
     assert lm.load(folder, weights="int4", threads=1).logits(TOKENS).tobytes() == first.tobytes()
     assert lm.load(folder, weights="int4", threads=1).logits(TOKENS).tobytes() == first.tobytes()
-    assert (folder_of_model / name).stat().st_size > 100
+    assert (entry / name).stat().st_size > 100
 
 
 def test_the_folder_has_a_bound(tmp_path, cache, monkeypatch):
     folder = write_folder("llama", tmp_path / "llama")
     for block in (8, 16):
         lm.load(folder, weights="int4", block=block, threads=1)
-    sizes = [
-        sum(file.stat().st_size for file in folder_of_model.iterdir()) for folder_of_model in cache.iterdir()
-    ]
+    sizes = [sum(file.stat().st_size for file in entry.iterdir()) for entry in cache.iterdir()]
     monkeypatch.setenv(BOUND, str(2 * max(sizes) + 1000))
-    for folder_of_model in cache.iterdir():
-        os.utime(folder_of_model / "language_model.json", (1, 1))
+    for entry in cache.iterdir():
+        os.utime(entry / "language_model.json", (1, 1))
     lm.load(folder, weights="int4", block=8, threads=1)  # used now
     lm.load(folder, weights="int4", block=32, threads=1)
-    names = {folder_of_model.name for folder_of_model in cache.iterdir()}
+    names = {entry.name for entry in cache.iterdir()}
     assert len(names) == 2
     lm.load(folder, weights="int4", block=8, threads=1)
-    assert {folder_of_model.name for folder_of_model in cache.iterdir()} == names, (
-        "the one that was used long ago has gone"
-    )
+    assert {entry.name for entry in cache.iterdir()} == names, "the one that was used long ago has gone"
     monkeypatch.setenv(BOUND, "1000")
     lm.load(folder, weights="int8", threads=1)
-    assert {folder_of_model.name for folder_of_model in cache.iterdir()} == names, (
-        "a model is larger than half of the bound"
-    )
+    assert {entry.name for entry in cache.iterdir()} == names, "a model is larger than half of the bound"
     monkeypatch.setenv(BOUND, "much")
     with pytest.raises(QuantValueError, match=BOUND):
         lm.load(folder, weights="int4", threads=1)
@@ -134,9 +128,9 @@ def test_the_folder_has_a_bound(tmp_path, cache, monkeypatch):
 def test_several_processes_may_keep_one_model(tmp_path, cache):
     folder = write_folder("llama", tmp_path / "llama")
     model = lm.load(folder, weights="int4", threads=1)
-    (folder_of_model,) = cache.iterdir()
-    PreparedModel(folder_of_model, 1 << 30).keep(model)
-    assert list(cache.iterdir()) == [folder_of_model]
+    (entry,) = cache.iterdir()
+    PreparedModel(entry, 1 << 30).keep(model)
+    assert list(cache.iterdir()) == [entry]
 
 
 def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path, monkeypatch):
