@@ -13,8 +13,8 @@ from tests.onnx_models import onnx_model
 import intact
 from intact.graph import Session, load
 from intact.ptq import GATE_DB, quantize
-from intact.ptq.measure.holdout_halves import MOST_RUNS, holdout_halves
-from intact.ptq.measure.holdout_samples import HoldoutSample, digest_of, halves_of
+from intact.ptq.measure.holdout_halves import holdout_halves
+from intact.ptq.measure.holdout_samples import HALVES_MOST, HoldoutSample, digest_of, halves_of
 from intact.ptq.scope.settings import Settings
 from intact.ptq.stages.collect_statistics import with_statistics
 from intact.ptq.stages.prepare_model import prepare_state
@@ -86,11 +86,11 @@ def test_few_stacked_samples_are_cut_and_single_ones_make_no_halves() -> None:
 
 
 def test_only_some_samples_are_counted_again() -> None:
-    data = pixels(3 * MOST_RUNS)
+    data = pixels(3 * HALVES_MOST)
     state = with_statistics(prepare_state(perceptron(), data, Settings(progress=False)))
     assert state is not None and state.calibration is not None
     halves = holdout_halves(state.model, state.calibration, ["x"], samples_of(data), has_run=False)
-    assert sum(len(half.runs) for half in halves) == MOST_RUNS
+    assert sum(len(half.runs) for half in halves) == HALVES_MOST
 
 
 def test_the_figure_is_near_that_of_inputs_to_come() -> None:

@@ -80,6 +80,21 @@ class Calibration(MutableMapping[str, Stats]):
             raise error.at(f"tensor '{name}'") from error
         self._stats[name] = stats
 
+    def collect_apart(self, name: str, x: ArrayLike, *, threads: int = 1) -> Histogram:
+        """Count `x` as `collect` does without an axis, and return the histogram of it alone.
+
+        Raises:
+            CalibrationError: As for `Histogram.collect`; names the tensor.
+        """
+        stats = self._stats.get(name, Histogram())
+        assert isinstance(stats, Histogram), "collected by `collect`"
+        try:
+            part = stats.collect_apart(x, threads=threads)
+        except IntactError as error:
+            raise error.at(f"tensor '{name}'") from error
+        self._stats[name] = stats
+        return part
+
     def merge(self, *calibrations: Calibration) -> Self:
         """Add the statistics of `calibrations`, which stay as they are; returns self.
 

@@ -76,6 +76,17 @@ class Histogram:
             self._require_channels(channels, f"shape {array.shape}")
             self.merge(self._histogram_of(array, axis, channels, threads))
 
+    def collect_apart(self, x: ArrayLike, *, threads: int = 1) -> Histogram:
+        """Count `x` as `collect` does without an axis, and return the counts of `x` alone.
+
+        Its bins are at least as wide as those of `self`, so that `x` is read once.
+        """
+        part = Histogram(nonfinite=self._policy)
+        part._exponent = self._exponent.copy()
+        part.collect(x, threads=threads)
+        self.merge(part)
+        return part
+
     def _count_in_place(self, x: NDArray, threads: int) -> None:
         """Count a whole tensor without a second histogram; the result equals a merge."""
         halves = self._negative[0], self._positive[0]

@@ -2,24 +2,23 @@
 
 A range that was chosen with a sample in view says little of samples to come: 55.8 dB were measured so where
 unseen inputs had 31.6. So each half is measured with ranges of the data without it. Histograms count, and
-counts can be taken off: that costs one run of the float model for each sample of the halves.
+counts can be taken off. Those of large samples are kept from calibration; for others and for tensors that
+were changed since, that costs one run of the float model for each sample of the halves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from numpy.typing import ArrayLike
 
 from intact.calib import Calibration, Histogram, Stats
 from intact.graph import Model
 from intact.ptq.data.parallel_runs import THREADS
-from intact.ptq.measure.holdout_samples import HoldoutSample, halves_of
+from intact.ptq.measure.holdout_samples import HALVES_MOST, HoldoutSample, halves_of
 from intact.ptq.measure.layer_inputs import read_layer_inputs
-
-MOST_RUNS = 8
-"""Hold-out samples in both halves, at most: more take longer for the same decibels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,17 +50,22 @@ def holdout_halves(
         runs: The hold-out samples.
         has_run: The inner tensors that they hold are those of `model`.
     """
-    halves = halves_of(runs[:MOST_RUNS])
+    halves = halves_of(runs[:HALVES_MOST])
     names = [name for name in tensors if isinstance(calibration[name], Histogram)]
     if not all(halves) or not names:
         return ()
+    samples = [*halves[0], *halves[1]]
+    kept = [sample.counts if has_run else {} for sample in samples]
+    missing = [name for name in names if not all(name in counts for counts in kept)]
+    readers = {name: {name: _histogram_of} for name in missing}
+    counted = read_layer_inputs(model, samples, readers, has_run=has_run) if missing else repeat(({},))
     counts: tuple[dict[str, Histogram], ...] = ({}, {})
-    readers = {name: {name: _histogram_of} for name in names}
-    counted = read_layer_inputs(model, [*halves[0], *halves[1]], readers, has_run=has_run)
-    for number, (histograms,) in enumerate(counted):
+    for number, (kept_counts, (histograms,)) in enumerate(zip(kept, counted, strict=False)):
         of_half = counts[number >= len(halves[0])]
-        for name, histogram in histograms.items():
-            of_half[name] = of_half[name].merge(histogram) if name in of_half else histogram
+        for name in names:
+            histogram = histograms.get(name, kept_counts.get(name))
+            if histogram is not None and histogram.count:
+                of_half.setdefault(name, Histogram(nonfinite="count")).merge(histogram)
     is_all = any(
         calibration[name].count == sum(half[name].count for half in counts if name in half) for name in names
     )

@@ -16,11 +16,15 @@ from intact.ptq.data.model_inputs import Feeds
 from intact.ptq.measure.running_sums import RunningSums, add_by_name
 
 if TYPE_CHECKING:
+    from intact.calib import Histogram
     from intact.ptq.measure.running_sums import Moments
 
 HOLDOUT_BYTES, HOLDOUT_LEAST, HOLDOUT_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
 INNER_BYTES = 2**18
+HALVES_MOST = 8
+"""Hold-out samples that make halves, at most: more take longer for the same decibels."""
+
 _APART = 4
 """Samples that make two halves; of fewer stacked ones each is cut in two."""
 
@@ -39,6 +43,8 @@ class HoldoutSample:
         squares: The squares of channels by tensor, where `inner` is None.
         moments: The moments of inputs by (layer, rows per run), where `inner` is None.
         stacked: How many runs of the data it holds, one behind the other along the first axis.
+        counts: The histograms of the calibrated tensors in this run alone, by tensor; empty for runs that
+            make no halves, that are stacked, or whose counts would take much memory.
     """
 
     digest: bytes
@@ -49,6 +55,7 @@ class HoldoutSample:
     squares: dict[str, RunningSums] = field(compare=False, default_factory=dict, repr=False)
     moments: dict[tuple[str, int], Moments] = field(compare=False, default_factory=dict, repr=False)
     stacked: int = field(compare=False, default=1)
+    counts: dict[str, Histogram] = field(compare=False, default_factory=dict, repr=False)
 
     @property
     def nbytes(self) -> int:
@@ -75,6 +82,7 @@ class HoldoutSet:
         outputs: dict[str, NDArray],
         inner: dict[str, NDArray] | None = None,
         digest: bytes | None = None,
+        counts: dict[str, Histogram] | None = None,
     ) -> HoldoutSample | None:
         """Keep a copy of this run if its hash is among the smallest; another run may have to go.
 
@@ -82,6 +90,7 @@ class HoldoutSet:
             feeds, outputs: Of the run.
             inner: Kept itself.
             digest: See `digest_of`; None: it is still to be made.
+            counts: See `HoldoutSample`; kept of those that make halves.
         Returns:
             What is kept, if anything is.
         """
@@ -89,7 +98,7 @@ class HoldoutSet:
         if not self.may_keep(digest):
             return None
         ins, outs = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
-        sample = HoldoutSample(digest, ins, outs, inner)
+        sample = HoldoutSample(digest, ins, outs, inner, counts=counts or {})
         self._keep(sample)
         return sample
 
@@ -98,6 +107,12 @@ class HoldoutSet:
         if len(self.runs) == HOLDOUT_MOST and digest >= self.runs[-1].digest:
             return False
         return self._bound is None or digest <= self._bound
+
+    def may_be_counted(self, feeds: Feeds, digest: bytes) -> bool:
+        """Return whether a run may come to be one of those that make halves, and is not stacked."""
+        is_large = 2 * sum(array.nbytes for array in feeds.values()) > STACKED_BYTES
+        leads = len(self.runs) < HALVES_MOST or digest < self.runs[HALVES_MOST - 1].digest
+        return is_large and leads
 
     def merge(self, other: HoldoutSet) -> None:
         """Keep those runs that a set which was offered the runs of both would have kept."""
@@ -110,6 +125,8 @@ class HoldoutSet:
 
     def _keep(self, sample: HoldoutSample) -> None:
         insort(self.runs, sample)
+        for later in self.runs[HALVES_MOST:]:
+            later.counts = {}
         self._nbytes += sample.nbytes
         while len(self.runs) > HOLDOUT_LEAST and (
             len(self.runs) > HOLDOUT_MOST or self._nbytes > HOLDOUT_BYTES

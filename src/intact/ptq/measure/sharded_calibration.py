@@ -41,7 +41,8 @@ class CollectedStatistics:
 
     def add(self, ran: CountedRun) -> None:
         """Add a run whose tensors are counted."""
-        if (sample := self.sample.offer(ran.feeds, ran.outputs, ran.inner, ran.digest)) is not None:
+        sample = self.sample.offer(ran.feeds, ran.outputs, ran.inner, ran.digest, ran.counts)
+        if sample is not None:
             sample.means, sample.squares, sample.moments = ran.means, ran.squares, ran.moments
         self.margins.add(ran.outputs)
         self.runs, self.batches = self.runs + 1, ran.number + 1

@@ -9,11 +9,12 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.calib import Calibration, Range
+from intact.calib import Calibration, Histogram, Range
+from intact.calib.histogram import BINS
 from intact.errors import IntactError
 from intact.graph import Model, Session
 from intact.ptq.data.model_inputs import Feeds, inputs_of
-from intact.ptq.measure.holdout_samples import INNER_BYTES, HoldoutSet, digest_of
+from intact.ptq.measure.holdout_samples import HALVES_MOST, INNER_BYTES, HoldoutSet, digest_of
 from intact.ptq.measure.input_means import mean_readers
 from intact.ptq.measure.layer_inputs import Readers
 from intact.ptq.measure.moment_readers import moment_readers
@@ -32,8 +33,8 @@ class CountedRun:
         feeds, outputs: The arrays that went in and came out, by name.
         inner: The counted tensors by name, where they are small; else None.
         digest: The hash of the feeds.
-        means, squares, moments: As in `intact.ptq.measure.holdout_samples.HoldoutSample`; empty for other
-            runs, and where `inner` makes them redundant.
+        means, squares, moments, counts: As in `intact.ptq.measure.holdout_samples.HoldoutSample`; empty for
+            other runs; all but the counts also where `inner` makes them redundant.
     """
 
     number: int
@@ -44,10 +45,14 @@ class CountedRun:
     means: dict[str, RunningSums] = field(default_factory=dict)
     squares: dict[str, RunningSums] = field(default_factory=dict)
     moments: dict[tuple[str, int], Moments] = field(default_factory=dict)
+    counts: dict[str, Histogram] | None = None
 
 
 _ALONE, _TOGETHER = 2**15, 2**17
 """Bytes up to which a tensor waits for those of other runs, and of which so many are counted together."""
+
+_COUNTS_BYTES = 2**27
+"""Bytes of the histograms of single runs, at most; larger ones are counted again where they are needed."""
 
 _FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
 
@@ -146,6 +151,7 @@ class Counter:
         self._moments = request.moment_readers(model)
         self.calibration, self.channels = Calibration(), dict[str, Range]()
         self._session, self._request, self._threads = session, request, threads
+        self._keeps_counts = len(request.tensors) * HALVES_MOST * BINS * 16 <= _COUNTS_BYTES
         self._outputs, self._pending = (
             set(request.outputs),
             {name: _PendingTensors() for name in request.tensors},
@@ -158,14 +164,16 @@ class Counter:
         inner: dict[str, NDArray] | None = {}
         room, ran = INNER_BYTES, CountedRun(number, feeds, outputs, None, digest_of(feeds))
         may_hold_out = self.sample.may_keep(ran.digest)
+        if self._keeps_counts and may_hold_out and self.sample.may_be_counted(feeds, ran.digest):
+            ran = replace(ran, counts={})
         late: dict[str, NDArray] = {}  # to be looked at where inner tensors are let go
         for name, array in feeds.items():
             if may_hold_out:
                 late[name] = array
             if name in self._pending:  # data may come in one array again and again
-                self._count(number, name, array.copy() if array.nbytes <= _ALONE else array)
+                self._count(ran, name, array.copy() if array.nbytes <= _ALONE else array)
         for name, array in self._stream_outputs(number, feeds):
-            self._count(number, name, array)
+            self._count(ran, name, array)
             if may_hold_out:
                 late[name] = array
             if name in self._pending or name in self._outputs:
@@ -202,7 +210,8 @@ class Counter:
         for name, pending in self._pending.items():
             self._count_together(name, pending.take())
 
-    def _count(self, number: int, name: str, array: NDArray) -> None:
+    def _count(self, ran: CountedRun, name: str, array: NDArray) -> None:
+        """Count a tensor of a run; small ones wait, unless the run has counts of its own."""
         if (pending := self._pending.get(name)) is None:
             return
         axis = self._request.channels.get(name)
@@ -210,9 +219,15 @@ class Counter:
             if axis is not None:
                 ends = self.channels.setdefault(name, Range(axis, nonfinite="count"))
                 ends.collect(array, threads=self._threads)
-            if array.nbytes > _ALONE:
-                self._count_together(name, [(number, array)])
-            elif pending.add(number, array):
+            if ran.counts is not None:
+                try:
+                    part = self.calibration.collect_apart(name, array, threads=self._threads)
+                except IntactError as error:
+                    raise self._in_batch(ran.number, error) from error
+                ran.counts[name] = part
+            elif array.nbytes > _ALONE:
+                self._count_together(name, [(ran.number, array)])
+            elif pending.add(ran.number, array):
                 self._count_together(name, pending.take())
 
     def _count_together(self, name: str, runs: Sequence[tuple[int, NDArray]]) -> None:

@@ -7,10 +7,9 @@ that lose most with static ones for what dynamic ones take more get them, until 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from intact.graph import Model
 from intact.ptq.analysis.partial_quantization import grids_of
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
 from intact.ptq.analysis.sensitivity_units import screen_groups
@@ -18,6 +17,7 @@ from intact.ptq.budget_search import BudgetProgram
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.precision_search import RUNS, TRIALS
 from intact.ptq.mixed.predicted_time import PredictedTime, predict_time
+from intact.ptq.mixed.tried_states import TriedState
 from intact.ptq.stages.choose_ranges import least_sqnr, least_unseen_sqnr, with_candidates_again
 from intact.ptq.stages.dynamic_layers import DynamicGroup, dynamic_groups, with_dynamic_layers
 
@@ -29,9 +29,6 @@ _UNSEEN_DB = 3.0
 
 _CHEAP = 0.03
 """Of the model's time: what all dynamic layers take more together without a search for fewer of them."""
-
-Run = Callable[[State], State]
-"""Runs the stages from the pairs on."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +46,12 @@ class _Part:
     time: float
 
 
-def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State, State]:
+def choose_dynamic_ranges(before: State, after: State) -> tuple[State, State]:
     """Return `before` and `after` with dynamic ranges where these pay, or as they are.
 
     Args:
         before: In front of the pairs.
         after: Behind the last stages, with its errors on the hold-out samples.
-        run: The last stages, on a state that may be changed.
     """
     groups = dynamic_groups(before) if before.settings.may_be_dynamic else []
     is_asked_for = before.settings.dynamic_ranges is True
@@ -63,34 +59,40 @@ def choose_dynamic_ranges(before: State, after: State, run: Run) -> tuple[State,
         return before, after
     reason = "they were asked for" if is_asked_for else _reason(static_db := _ratio(after))
 
-    def with_groups(chosen: Sequence[DynamicGroup], codes: Model | None = None) -> tuple[State, State]:
-        proposed = with_dynamic_layers(before, dict.fromkeys(chosen, reason))
-        proposed = with_candidates_again(proposed, after.chosen)
-        return proposed, run(replace(proposed.with_own_model(), dynamic_codes=codes))
+    def with_groups(
+        chosen: Sequence[DynamicGroup], codes: TriedState | None = None
+    ) -> tuple[State, TriedState]:
+        proposed = with_candidates_again(
+            with_dynamic_layers(before, dict.fromkeys(chosen, reason)), after.chosen
+        )
+        model = None if codes is None else codes.model
+        return proposed, TriedState(replace(proposed, dynamic_codes=model), after)
 
-    every = with_groups(groups)
+    proposed, every = with_groups(groups)
     if is_asked_for:
-        return every
-    goal = _ratio(every[1]) - NEAR_DB
-    if goal <= static_db:
+        return proposed, every.finish()
+    if every.least_sqnr - NEAR_DB <= static_db or (goal := _ratio(every) - NEAR_DB) <= static_db:
         return before, after
     predicted = predict_time(before)
     if predicted.dynamic_difference(_layers_of(groups)) <= _CHEAP:
-        return every
+        return proposed, every.finish()
     parts = _measure_parts(before, after, groups, predicted)
     chosen = _least_parts(parts, 10 ** (-goal / 10))
-    if len(chosen) == len(parts):
-        return every
-    some = with_groups([group for part in chosen for group in part.groups], every[1].model)
-    return some if _ratio(some[1]) >= goal else every
+    if len(chosen) < len(parts):
+        fewer, some = with_groups([group for part in chosen for group in part.groups], every)
+        if _ratio(some) >= goal:
+            return fewer, some.finish()
+    return proposed, every.finish()
 
 
-def _ratio(state: State) -> float:
+def _ratio(tried: State | TriedState) -> float:
     """Return the signal to quantization noise ratio of the worst output, in dB, on samples to come.
 
     Ranges of half of the data say less than those of all: `_UNSEEN_DB` of what unseen samples lose is theirs.
     """
-    return min(least_sqnr(state), least_unseen_sqnr(state) + _UNSEEN_DB)
+    if isinstance(tried, TriedState):
+        return min(tried.least_sqnr, tried.least_unseen_sqnr + _UNSEEN_DB)
+    return min(least_sqnr(tried), least_unseen_sqnr(tried) + _UNSEEN_DB)
 
 
 def _reason(static_db: float) -> str:

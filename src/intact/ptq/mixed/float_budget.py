@@ -34,6 +34,7 @@ from intact.ptq.mixed.precision_search import (
     is_clearly_better,
 )
 from intact.ptq.mixed.predicted_time import predict_time
+from intact.ptq.mixed.tried_states import AT_PAIRS, TriedState
 from intact.ptq.stages.bias_overflow import with_room_for_biases
 from intact.ptq.stages.choose_ranges import (
     label,
@@ -54,7 +55,6 @@ POOR_DB = 26.0
 GATE_DB = 25.0
 """SQNR below which an output is of no use (docs/decisions/0069-gate.md)."""
 
-_AT = [stage.name for stage in STAGES].index("pairs")  # what was decided in front of them stays
 _WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search
 _STOPS_DB = 1.0  # so close to what everything raised brings nothing more is to be gained
 
@@ -66,36 +66,34 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
         state: As given.
         own: Nobody else needs its model.
     """
-    before = run(state, STAGES[:_AT], own=own)
-    after = run(before, STAGES[_AT:])
-    before, after = choose_dynamic_ranges(before, after, lambda state: run(state, STAGES[_AT:]))
+    before = run(state, STAGES[:AT_PAIRS], own=own)
+    after = run(before, STAGES[AT_PAIRS:])
+    before, after = choose_dynamic_ranges(before, after)
     if not after.errors or not before.runs:
         return after
     if before.settings.bits16 == "auto":
         if least_sqnr(after) >= GOOD_DB:
             return after
         search = _Search(before, after)
-        return _reach_sqnr(search, search.groups(4 * TRIALS, least_share=0.0), GOOD_DB, after, by_turns=True)
+        return _reach_sqnr(search, search.groups(4 * TRIALS, least_share=0.0), GOOD_DB, None, by_turns=True)
     budget, least = before.settings.budget, least_unseen_sqnr(after)
     if not budget or least >= GOOD_DB:
         return after
-    search = _Search(before, after, least_unseen_sqnr)
+    search = _Search(before, after, is_unseen=True)
     if least < GATE_DB and before.settings.has_gate:
         groups = search.groups(2 * TRIALS, least_share=0.0)
         with_budget = _spend_budget(search, groups, budget)
-        is_enough = least_unseen_sqnr(with_budget) >= GATE_DB
-        return with_budget if is_enough else _reach_sqnr(search, groups, GATE_DB, with_budget)
+        if with_budget is not None and search.ratio(with_budget) >= GATE_DB:
+            return with_budget.finish()
+        return _reach_sqnr(search, groups, GATE_DB, with_budget)
     if least < POOR_DB:
-        return _spend_budget(search, search.groups(budget=budget), budget)
-    recurrent = search.groups(
-        budget=budget, error=_error_of_outputs(after), is_considered=reader_is_recurrent(before.model)
-    )
-    return _spend_budget(search, recurrent, budget, _error_of_outputs(after)) if recurrent else after
-
-
-def is_worth_it(before: State, after: State) -> bool:
-    """Return whether the quantized model `after` is clearly better than `before`."""
-    return is_clearly_better(_error_of_outputs(before), _error_of_outputs(after))
+        proposal = _spend_budget(search, search.groups(budget=budget), budget)
+        return after if proposal is None else proposal.finish()
+    error = _error_of_outputs(after)
+    is_considered = reader_is_recurrent(before.model)
+    recurrent = search.groups(budget=budget, error=error, is_considered=is_considered)
+    proposal = _spend_budget(search, recurrent, budget, error) if recurrent else None
+    return after if proposal is None else proposal.finish()
 
 
 def _error_of_outputs(state: State) -> float:
@@ -113,8 +111,10 @@ def reader_is_recurrent(model: Model) -> Callable[[Unit], bool]:
     return lambda unit: not names.isdisjoint(unit.nodes)
 
 
-def _spend_budget(search: _Search, groups: Sequence[UnitGroup], budget: float, error: float = 0.0) -> State:
-    """Raise the precision of what is worth its time, within `budget` in total.
+def _spend_budget(
+    search: _Search, groups: Sequence[UnitGroup], budget: float, error: float = 0.0
+) -> TriedState | None:
+    """Raise the precision of what is worth its time, within `budget` in total; None where nothing is.
 
     Args:
         search: The model.
@@ -126,14 +126,15 @@ def _spend_budget(search: _Search, groups: Sequence[UnitGroup], budget: float, e
     while steps and (proposal := search.propose(forms_of(steps))) is None:  # a model in float throughout
         steps.pop()
     if proposal is None:
-        return search.after
-    again = search.run_last_stages(proposal)
-    return again if is_worth_it(search.after, again) else search.after
+        return None
+    tried = search.measure(proposal)
+    return tried if is_clearly_better(_error_of_outputs(search.after), tried.error) else None
 
 
 def _reach_sqnr(
-    search: _Search, groups: Sequence[UnitGroup], goal: float, otherwise: State, *, by_turns: bool = False
-) -> State:
+    search: _Search, groups: Sequence[UnitGroup], goal: float, otherwise: TriedState | None,
+    *, by_turns: bool = False,
+) -> State:  # fmt: skip
     """Raise as few groups as bring every output to `goal` dB, or near what is possible.
 
     The number of steps is guessed by their errors, then bisected; within `_STOPS_DB` above `goal` that ends,
@@ -143,18 +144,18 @@ def _reach_sqnr(
         search: The model.
         groups: What can be raised.
         goal: Signal to quantization noise ratio of every output.
-        otherwise: What is returned where all of them bring next to nothing.
+        otherwise: What is taken where all of them bring next to nothing; None: nothing is.
         by_turns: What can have 16 bits is in float only behind them.
     """
     steps = greedy_steps(groups, by_turns=by_turns)
     while steps and search.propose(forms_of(steps)) is None:  # a model in float throughout
         steps.pop()
-    tried = {0: search.after}
+    tried: dict[int, TriedState | None] = {0: None}
 
     def ratio_with(number: int) -> float:
         if number not in tried:
             proposal = search.propose(forms_of(steps[:number]), goal)
-            tried[number] = search.after if proposal is None else search.run_last_stages(proposal)
+            tried[number] = None if proposal is None else search.measure(proposal)
         return search.ratio(tried[number])
 
     number = max(1, _predict_step_count(groups, steps, goal))
@@ -169,17 +170,14 @@ def _reach_sqnr(
                 "bits16: 'auto' widens nothing" if by_turns else f"16 bits and float do not reach {goal:g} dB"
             )
             warning = f"{what}: it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
-            return (
-                replace(otherwise, warnings=(*otherwise.warnings, warning))
-                if steps or by_turns
-                else otherwise
-            )
+            result = search.finish(otherwise)
+            return replace(result, warnings=(*result.warnings, warning)) if steps or by_turns else result
         low, least_ratio = 0, min(goal, most - _STOPS_DB)
     near = least_ratio if by_turns else least_ratio + _STOPS_DB
     while high - low > 1 and ratio_with(high) > near:
         middle = (low + high) // 2
         low, high = (low, middle) if ratio_with(middle) >= least_ratio else (middle, high)
-    return tried[high]
+    return search.finish(tried[high])
 
 
 def _predict_step_count(groups: Sequence[UnitGroup], steps: Sequence[PrecisionStep], goal: float) -> int:
@@ -199,24 +197,35 @@ class _Search:
     Attributes:
         before: In front of the pairs.
         after: The same with its pairs, and its errors on the hold-out samples.
-        ratio: Returns the signal to quantization noise ratio of the worst output, in dB.
+        is_unseen: Whether ratios are those of samples that ranges do not know.
     """
 
     before: State
     after: State
-    ratio: Callable[[State], float] = least_sqnr
+    is_unseen: bool = False
 
     @property
     def least(self) -> float:
         """The ratio of the worst output with 8 bits, in dB."""
-        return self.ratio(self.after)
+        return self.ratio(None)
 
-    def run_last_stages(self, proposed: State) -> State:
-        """Run the stages that insert pairs and choose ranges on `proposed`."""
+    def ratio(self, tried: TriedState | None) -> float:
+        """Return the signal to quantization noise ratio of the worst output; None: with 8 bits."""
+        if tried is None:
+            return least_unseen_sqnr(self.after) if self.is_unseen else least_sqnr(self.after)
+        return tried.least_unseen_sqnr if self.is_unseen else tried.least_sqnr
+
+    def finish(self, tried: TriedState | None) -> State:
+        """Run the last stages to the end; None: the result with 8 bits."""
+        return self.after if tried is None else tried.finish()
+
+    def measure(self, proposed: State) -> TriedState:
+        """Insert the pairs of `proposed`, to measure it."""
         shared = [state.model for state in (self.before, self._int16_state) if state is not None]
         if proposed.dynamic:
             proposed = replace(proposed, dynamic_codes=self.after.model)
-        return run(proposed, STAGES[_AT:], own=not any(proposed.model is model for model in shared))
+        is_own = not any(proposed.model is model for model in shared)
+        return TriedState(proposed, self.after, own=is_own)
 
     def groups(
         self, trials: int = TRIALS, budget: float = inf, least_share: float = 0.01, error: float = 0.0,

@@ -61,10 +61,9 @@ class Activations:
             members.setdefault(target.key, []).append(target)
         self._names = {key: _names_of(group) for key, group in members.items()}
         self._methods = {key: group[0].settings.method for key, group in members.items()}
-        candidate_cache: CandidateCache = {} if cache is None else cache
+        self._cache: CandidateCache = {} if cache is None else cache
         self._candidates = {
-            key: _candidates(group, calibration, dict(options), candidate_cache)
-            for key, group in members.items()
+            key: _candidates(group, calibration, dict(options), self._cache) for key, group in members.items()
         }
 
     def spec(self, target: Target) -> QuantSpec:
@@ -87,13 +86,20 @@ class Activations:
             name: As `configurations` has it.
             calibration: Statistics of the same tensors.
         """
-        refitted = {
-            key: candidates
-            if isinstance(candidates, PresetCandidates)
-            else replace(candidates, stats=_merge_statistics(self._names[key], calibration), _ranges={})
-            for key, candidates in self._candidates.items()
-        }
+        refitted = {key: self._refit(key, calibration) for key in self._candidates}
         return configuration(refitted, self._methods, name)
+
+    def _refit(self, key: Key, calibration: Calibration) -> Candidates:
+        """Return the candidates of a key with other statistics, on the same grid."""
+        candidates, names = self._candidates[key], self._names[key]
+        if isinstance(candidates, PresetCandidates):
+            return candidates
+        members = tuple(_ById(calibration[name]) for name in names)
+        cache_key = (members, candidates.spec, *sorted(candidates.options.items()))
+        if cache_key not in self._cache:
+            stats = _merge_statistics(names, calibration)
+            self._cache[cache_key] = replace(candidates, stats=stats, _ranges={})
+        return self._cache[cache_key]
 
     def with_too_few_values(self) -> dict[str, str]:
         """Return the tensors with too few values for the requested method, with that method."""
