@@ -131,3 +131,24 @@ def test_equal_data_give_equal_files(order: slice) -> None:
     )
     assert first.unseen_sqnr == second.unseen_sqnr
     assert load(first.proto) is not None and first.proto == second.proto
+
+
+def test_formats_that_few_samples_chose_are_named() -> None:
+    model = perceptron(layers=7, spread=4.0)
+    few, many = (quantize(model, pixels(n), progress=False, equalization=False) for n in (6, 64))
+    assert few.bits16 | few.in_float and many.bits16 | many.in_float
+    assert any("on 6 samples" in line for line in few.warnings)
+    assert not any("samples" in line for line in many.warnings)
+
+
+@pytest.mark.parametrize("options", [{"activations": "int4"}, {"activations": "uint4"}])
+def test_an_output_of_no_use_is_named_whatever_was_asked_for(options: dict[str, Any]) -> None:
+    result = quantize(perceptron(), pixels(64), progress=False, **options)
+    assert min(result.unseen_sqnr.values()) < GATE_DB
+    assert any(f"is of little use below {GATE_DB:g}" in line for line in result.warnings)
+
+
+@pytest.mark.parametrize("weights", ["uint8", "uint4", "uint16"])
+def test_weights_with_both_signs_have_no_unsigned_codes(weights: str) -> None:
+    with pytest.raises(intact.IntactError, match=f"'w0'.*{weights} for values down to -"):
+        quantize(perceptron(), pixels(8), progress=False, weights=weights)

@@ -19,10 +19,10 @@ from intact.ptq.branch_data import BranchRouting, keep_if_read_once
 from intact.ptq.measure.measured_outputs import outputs_to_measure
 from intact.ptq.measure.output_errors import relative_error, sqnr
 from intact.ptq.measure.quantization_state import State
-from intact.ptq.mixed.float_budget import quantize_within_budget
+from intact.ptq.mixed.float_budget import GATE_DB, quantize_within_budget
 from intact.ptq.result import QuantizedModel
 from intact.ptq.scope.settings import Bits16, Overrides, Settings, Switch
-from intact.ptq.stages.choose_ranges import label, least_sqnr
+from intact.ptq.stages.choose_ranges import label, least_sqnr, least_unseen_sqnr
 from intact.ptq.stages.collect_statistics import with_statistics
 from intact.ptq.stages.int16_activations import patterns_about
 from intact.ptq.stages.prepare_model import nothing_to_quantize, prepare_state
@@ -262,10 +262,46 @@ def _build_result(state: State) -> QuantizedModel:
             for t in state.activations
             if t.key in state.bits16 or t.format in ("int16", "uint16")
         },
-        warnings=[*_zero_ranges(chosen_ranges), *_whole_ranges(state), *state.warnings],
+        warnings=[
+            *_zero_ranges(chosen_ranges),
+            *_whole_ranges(state),
+            *state.warnings,
+            *_poor_outputs(state),
+            *_few_samples(state),
+        ],
         notes=[*state.notes, *(outputs_to_measure(state.model).notes if state.errors else ())],
         samples=tuple(sample.feeds for sample in state.runs),
     )
+
+
+FEW_SAMPLES = 16
+"""Samples below which formats that were chosen by them say little of others: a U-Net with 26.7 dB on ten
+inputs had 21.7 on six more (docs/decisions/0069-gate.md)."""
+
+
+def _poor_outputs(state: State) -> list[str]:
+    """Warn about outputs that are of no use, whatever was asked for."""
+    least = least_unseen_sqnr(state) if state.errors else GATE_DB
+    if least >= GATE_DB:
+        return []
+    return [
+        f"an output has {least:.1f} dB, and is of little use below {GATE_DB:g}: choose other formats, leave "
+        "layers in float (exclude), or check that the data are like those to come"
+    ]
+
+
+def _few_samples(state: State) -> list[str]:
+    """Warn about formats that were chosen by the errors on few samples."""
+    calibration = state.calibration
+    count = 0 if calibration is None else sum(item.get("samples", 0) for item in calibration.provenance)
+    is_chosen = state.settings.has_gate and (state.in_float or state.bits16 or state.dynamic)
+    if not state.errors or not is_chosen or count >= FEW_SAMPLES:
+        return []
+    known = "" if state.unseen else ", and ranges were chosen with all of them"
+    return [
+        f"16 bits, float or dynamic ranges were chosen by the errors on {count} samples{known}: inputs to "
+        f"come may lose more than the report says; give {FEW_SAMPLES} samples or more"
+    ]
 
 
 def _whole_ranges(state: State) -> list[str]:

@@ -26,6 +26,8 @@ _FEW = 2**18  # bytes of outputs that may as well all be there at once: one by o
 _PLAIN = "fiub"  # kinds of NumPy's own element types: of others ONNX Runtime makes arrays in one way alone
 
 
+_FOUR_BITS = {"int4": onnx.TensorProto.INT4, "uint4": onnx.TensorProto.UINT4}
+
 _FLOAT32 = "make model and data float32, as `module.float()` does: ONNX Runtime has few operators of float64"
 
 
@@ -256,6 +258,9 @@ def _ort_value(array: NDArray) -> Any:
     import onnxruntime as ort
 
     try:
+        if array.size == 1 and array.dtype.name in _FOUR_BITS:  # two codes share a byte, one has it alone
+            code, kind = array.view(np.uint8), _FOUR_BITS[array.dtype.name]
+            return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(code, kind)
         return ort.OrtValue.ortvalue_from_numpy(array)
     except Exception as error:  # as those of a run; of a type of NumPy's that it does not know
         raise UnsupportedError(

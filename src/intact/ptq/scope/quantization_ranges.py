@@ -204,8 +204,15 @@ def weight_ends(weight: NDArray, spec: QuantSpec, scale_bits: int | None = None)
         spec: Grid and granularity.
         scale_bits: Widened until the scale has at most so many significant bits; None: exact.
     Raises:
-        QuantValueError: The weight lacks the axis, or holds NaN or infinities.
+        QuantValueError: The weight lacks the axis, holds NaN or infinities, or has negative values for an
+            unsigned format.
     """
+    unsigned = not (spec.format.signed or spec.format.is_float)
+    if unsigned and (lowest := float(numerics.to_float32(weight).min(initial=0.0))) < 0:
+        raise QuantValueError(
+            "weight", f"{spec.format.name} for values down to {lowest:.3g}",
+            "a signed format: codes of weights have no zero point", f"write '{spec.format.name[1:]}'",
+        )  # fmt: skip
     if spec.block_size is None:
         amax = kernels.absmax(weight, spec.axis)
     else:
