@@ -110,9 +110,8 @@ class HoldoutSet:
 
     def may_be_counted(self, feeds: Feeds, digest: bytes) -> bool:
         """Return whether a run may come to be one of those that make halves, and is not stacked."""
-        is_large = 2 * sum(array.nbytes for array in feeds.values()) > STACKED_BYTES
         leads = len(self.runs) < HALVES_MOST or digest < self.runs[HALVES_MOST - 1].digest
-        return is_large and leads
+        return leads and is_large(feeds)
 
     def merge(self, other: HoldoutSet) -> None:
         """Keep those runs that a set which was offered the runs of both would have kept."""
@@ -145,6 +144,11 @@ class HoldoutSet:
             else:
                 stacked.append([sample])
         self.runs = [_stack_samples(runs) for runs in stacked]
+
+
+def is_large(feeds: Feeds) -> bool:
+    """Return whether the inputs of a run are too large for another one beside them in a stack."""
+    return 2 * sum(array.nbytes for array in feeds.values()) > STACKED_BYTES
 
 
 def _shapes(sample: HoldoutSample) -> list[tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -14,7 +14,7 @@ from intact.calib.histogram import BINS
 from intact.errors import IntactError
 from intact.graph import Model, Session
 from intact.ptq.data.model_inputs import Feeds, inputs_of
-from intact.ptq.measure.holdout_samples import HALVES_MOST, INNER_BYTES, HoldoutSet, digest_of
+from intact.ptq.measure.holdout_samples import HALVES_MOST, INNER_BYTES, HoldoutSet, digest_of, is_large
 from intact.ptq.measure.input_means import mean_readers
 from intact.ptq.measure.layer_inputs import Readers
 from intact.ptq.measure.moment_readers import moment_readers
@@ -137,8 +137,9 @@ class Counter:
     Args:
         model: Float.
         session: Of the model, see `session_of`.
-        asked: What is counted, and what is handed on.
+        request: What is counted, and what is handed on.
         threads: Of counting one tensor.
+        is_stacking: Returns whether small hold-out samples will be stacked: moments of theirs would be lost.
 
     Attributes:
         calibration: What was counted; complete behind `finish`.
@@ -146,8 +147,12 @@ class Counter:
         sample: Where runs are held.
     """
 
-    def __init__(self, model: Model, session: Session, request: CountingRequest, threads: int) -> None:
+    def __init__(
+        self, model: Model, session: Session, request: CountingRequest, threads: int,
+        is_stacking: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         self.sample, self._means = HoldoutSet(), mean_readers(model, request.layers)
+        self._is_stacking = is_stacking
         self._moments = request.moment_readers(model)
         self.calibration, self.channels = Calibration(), dict[str, Range]()
         self._session, self._request, self._threads = session, request, threads
@@ -190,10 +195,11 @@ class Counter:
 
     def _measure_channels(self, arrays: Mapping[str, NDArray], ran: CountedRun) -> None:
         """Measure means, moments and squares that hold-out samples are asked for."""
+        wants_moments = is_large(ran.feeds) or not self._is_stacking()
         for name, array in arrays.items():
             if array.size:
                 ran.means.update((layer, mean(array)) for layer, mean in self._means.get(name, {}).items())
-                moments = self._moments.get(name, {}).items()
+                moments = self._moments.get(name, {}).items() if wants_moments else ()
                 ran.moments.update(((layer, self._request.rows), take(array)) for layer, take in moments)
                 if (axis := self._request.channels.get(name)) is not None:
                     ran.squares[name] = channel_squares(array, axis)

@@ -37,7 +37,7 @@ class TriedState:
         self._biases = biases_after_correction(self._state.model, self._state.bias_errors)
         self._biases = self._biases if like.corrected else {}
         configurations = self._state.configurations
-        self._name = like.chosen if like.chosen in configurations else next(iter(configurations))
+        self._ranges = configurations.get(like.chosen) or next(iter(configurations.values()))
 
     @property
     def model(self) -> Model:
@@ -46,7 +46,7 @@ class TriedState:
 
     @cached_property
     def _evaluator(self) -> Evaluator:
-        scales = feeds_of_ranges(self._state, self._state.configurations[self._name])
+        scales = feeds_of_ranges(self._state, self._ranges)
         return Evaluator(self._state.model, self._state.runs, [*scales, *self._biases])
 
     def _errors_with(self, ranges: Ranges, runs: Sequence[HoldoutSample]) -> Errors:
@@ -55,19 +55,18 @@ class TriedState:
     @cached_property
     def errors(self) -> Errors:
         """The errors on all hold-out samples, see `State.errors`."""
-        return self._errors_with(self._state.configurations[self._name], self._state.runs)
+        return self._errors_with(self._ranges, self._state.runs)
 
     @cached_property
     def unseen(self) -> Errors:
         """The errors on samples that ranges do not know, see `State.unseen`; on all where these are few."""
         chooser, halves = self._state.chooser, self._state.halves
         assert chooser is not None
-        return sum_errors(
-            [
-                self._errors_with(chooser.configuration_of(self._name, half.calibration), half.runs)
-                for half in halves
-            ]
-        ) if halves else self.errors  # fmt: skip
+        if not halves:
+            return self.errors
+        refitted = (chooser.refit(self._ranges, half.calibration) for half in halves)
+        parts = [self._errors_with(r, half.runs) for r, half in zip(refitted, halves, strict=True)]
+        return sum_errors(parts)
 
     @property
     def least_sqnr(self) -> float:

@@ -20,7 +20,6 @@ from intact.calib import (
     Range,
     Stats,
     by_method,
-    configuration,
     configurations,
 )
 from intact.errors import CalibrationError, IntactError, QuantValueError
@@ -79,15 +78,14 @@ class Activations:
         """
         return configurations(self._candidates, self._methods, several=several)
 
-    def configuration_of(self, name: str, calibration: Calibration) -> Ranges:
-        """Return the ranges that a configuration has with other statistics, on the same grids.
+    def refit(self, ranges: Ranges, calibration: Calibration) -> Ranges:
+        """Return ranges by the same methods from other statistics, on the same grids.
 
         Args:
-            name: As `configurations` has it.
+            ranges: As `configurations` has them.
             calibration: Statistics of the same tensors.
         """
-        refitted = {key: self._refit(key, calibration) for key in self._candidates}
-        return configuration(refitted, self._methods, name)
+        return {key: self._refit(key, calibration).by(chosen.method) for key, chosen in ranges.items()}
 
     def _refit(self, key: Key, calibration: Calibration) -> Candidates:
         """Return the candidates of a key with other statistics, on the same grid."""

@@ -73,7 +73,7 @@ def _errors_of_halves(state: State, evaluator: Evaluator, biases: Mapping[str, N
     assert state.chooser is not None
     total = Errors()
     for half in state.halves:
-        ranges = state.chooser.configuration_of(state.chosen, half.calibration)
+        ranges = state.chooser.refit(state.ranges, half.calibration)
         feeds = feeds_of_ranges(state, ranges) | dict(biases)
         total = sum_errors([evaluator.errors_of(feeds, half.runs)], total)
     return total

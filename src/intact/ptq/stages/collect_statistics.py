@@ -175,7 +175,7 @@ def collect(
     with Progress("calibrating", source.total, progress) as bar:
         runs = cutter.runs(_advance_bar(batches, bar))
         if pool is None:
-            counter = Counter(model, session, request, THREADS)
+            counter = Counter(model, session, request, THREADS, lambda: cutter.stacks)
             statistics = count_runs(counter, in_order(counter.run, runs))
         else:
             statistics = count_in_pool(
