@@ -93,7 +93,7 @@ LINES = {
     "src/intact/ort": 4_450,
     "src/intact/placement": 3_350,
     "src/intact/processes": 450,
-    "src/intact/ptq": 14_300,
+    "src/intact/ptq": 14_550,
     "src/intact/report": 1_100,
     "src/intact/standins": 200,
     "src/intact/torch": 24_550,

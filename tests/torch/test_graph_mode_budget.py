@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import intact
 from intact.errors import QuantValueError
+from intact.ptq import GATE_DB
 from intact.torch import export, quantize
 from intact.torch.exact import torch_functions
 from intact.torch.nn import TensorQuantizer
@@ -79,7 +80,7 @@ def decibels(model: nn.Module, other: nn.Module, x: Tensor) -> float:
 def test_what_loses_most_gets_16_bits(tmp_path: Path) -> None:
     model, data = make_net(Outlier), batches(2, 3, 12, 12)
     plain = quantize(model, data, float_budget=0, progress=False)
-    result = quantize(model, data, progress=False)
+    result = quantize(model, data, float_budget=0.4, progress=False)
     assert not plain.report.wide and not plain.report.left
     assert list(result.report.wide) == ["layer._input_quantizer"]
     assert "layer._input_quantizer: 16 bits" in str(result.report)
@@ -128,7 +129,7 @@ def test_what_does_not_pay_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
         "intact.torch.graph_mode.mixed_precision.is_clearly_better", lambda before, after: False
     )
     model, data = make_net(Outlier), batches(2, 3, 12, 12)
-    ours, plain = (quantize(model, data, float_budget=b, progress=False) for b in (None, 0))
+    ours, plain = (quantize(model, data, float_budget=b, progress=False) for b in (0.4, 0))
     assert ours.report == plain.report
     with torch.no_grad():
         assert torch.equal(ours.model(data[0]), plain.model(data[0]))
@@ -208,3 +209,33 @@ def test_a_recurrent_layer_gets_16_bits_where_outputs_are_only_fair(tmp_path: Pa
     with torch.no_grad():
         want = result.model(data[0]).numpy()
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
+
+
+class Channels(nn.Module):
+    """Convolutions of 1 x 1 whose channels differ by factors of thousands, in either direction by turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(16, 16, 1, bias=False) for _ in range(7))
+        sizes = torch.exp(4 * torch.linspace(-1, 1, 16))
+        with torch.no_grad():
+            for index, layer in enumerate(self.layers):
+                turned = sizes[:, None, None, None] if index % 2 == 0 else 1 / sizes[:, None, None]
+                layer.weight.copy_(torch.randn(16, 16, 1, 1) / 4 * turned)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers[:-1]:
+            x = torch.tanh(layer(x))
+        return self.layers[-1](x)
+
+
+def test_outputs_of_no_use_reach_the_gate_whatever_that_takes() -> None:
+    model, data = make_net(Channels), batches(16, 16, 1, 1)
+    plain, little = (quantize(model, data, float_budget=b, progress=False) for b in (0, 1e-6))
+    result = quantize(model, data, progress=False)
+    assert decibels(model, plain.model, data[0]) < GATE_DB - 3
+    assert not little.report.wide and not little.report.left
+    assert decibels(model, result.model, data[0]) >= GATE_DB - 1.5
+    reasons = [*result.report.wide.values(), *result.report.left.values()]
+    assert reasons and result.report.quantizers
+    assert all(f"the {GATE_DB:g} dB" in why or "the float budget" in why for why in reasons)

@@ -297,9 +297,9 @@ def _few_samples(state: State) -> list[str]:
     is_chosen = state.settings.has_gate and (state.in_float or state.bits16 or state.dynamic)
     if not state.errors or not is_chosen or count >= FEW_SAMPLES:
         return []
-    known = "" if state.unseen else ", and ranges were chosen with all of them"
+    note = "" if state.unseen else ", and ranges were chosen with all of them"
     return [
-        f"16 bits, float or dynamic ranges were chosen by the errors on {count} samples{known}: inputs to "
+        f"16 bits, float or dynamic ranges were chosen by the errors on {count} samples{note}: inputs to "
         f"come may lose more than the report says; give {FEW_SAMPLES} samples or more"
     ]
 

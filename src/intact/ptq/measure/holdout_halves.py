@@ -55,12 +55,12 @@ def holdout_halves(
     if not all(halves) or not names:
         return ()
     samples = [*halves[0], *halves[1]]
-    kept = [sample.counts if has_run else {} for sample in samples]
-    missing = [name for name in names if not all(name in counts for counts in kept)]
+    counts_of_samples = [sample.counts if has_run else {} for sample in samples]
+    missing = [name for name in names if not all(name in counts for counts in counts_of_samples)]
     readers = {name: {name: _histogram_of} for name in missing}
     counted = read_layer_inputs(model, samples, readers, has_run=has_run) if missing else repeat(({},))
     counts: tuple[dict[str, Histogram], ...] = ({}, {})
-    for number, (kept_counts, (histograms,)) in enumerate(zip(kept, counted, strict=False)):
+    for number, (kept_counts, (histograms,)) in enumerate(zip(counts_of_samples, counted, strict=False)):
         of_half = counts[number >= len(halves[0])]
         for name in names:
             histogram = histograms.get(name, kept_counts.get(name))

@@ -9,8 +9,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.calib import Calibration, Histogram, Range
-from intact.calib.histogram import BINS
+from intact.calib import BINS, Calibration, Histogram, Range
 from intact.errors import IntactError
 from intact.graph import Model, Session
 from intact.ptq.data.model_inputs import Feeds, inputs_of

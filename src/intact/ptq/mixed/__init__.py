@@ -4,15 +4,22 @@ from intact.ptq.budget_search import BudgetProgram, Selection, Upgrade
 from intact.ptq.mixed.float_budget import GOOD_DB, reader_is_recurrent
 from intact.ptq.mixed.precision_search import (
     RUNS,
+    TRIALS,
     Form,
+    PrecisionStep,
+    UnitGroup,
     UnitTrials,
     affordable_steps,
+    fewest_steps,
     forms_of,
+    greedy_steps,
     is_clearly_better,
+    predict_step_count,
 )
 from intact.ptq.mixed.predicted_time import PredictedTime
 
 __all__ = [
-    "GOOD_DB", "RUNS", "BudgetProgram", "Form", "PredictedTime", "Selection", "UnitTrials", "Upgrade",
-    "affordable_steps", "forms_of", "is_clearly_better", "reader_is_recurrent",
+    "GOOD_DB", "RUNS", "TRIALS", "BudgetProgram", "Form", "PrecisionStep", "PredictedTime", "Selection",
+    "UnitGroup", "UnitTrials", "Upgrade", "affordable_steps", "fewest_steps", "forms_of", "greedy_steps",
+    "is_clearly_better", "predict_step_count", "reader_is_recurrent",
 ]  # fmt: skip

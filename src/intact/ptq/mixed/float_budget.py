@@ -26,12 +26,13 @@ from intact.ptq.mixed.precision_search import (
     TRIALS,
     FileTrials,
     Form,
-    PrecisionStep,
     UnitGroup,
     affordable_steps,
+    fewest_steps,
     forms_of,
     greedy_steps,
     is_clearly_better,
+    predict_step_count,
 )
 from intact.ptq.mixed.predicted_time import predict_time
 from intact.ptq.mixed.tried_states import AT_PAIRS, TriedState
@@ -54,9 +55,6 @@ POOR_DB = 26.0
 
 GATE_DB = 25.0
 """SQNR below which an output is of no use (docs/decisions/0069-gate.md)."""
-
-_WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search
-_STOPS_DB = 1.0  # so close to what everything raised brings nothing more is to be gained
 
 
 def quantize_within_budget(state: State, *, own: bool = False) -> State:
@@ -137,9 +135,6 @@ def _reach_sqnr(
 ) -> State:  # fmt: skip
     """Raise as few groups as bring every output to `goal` dB, or near what is possible.
 
-    The number of steps is guessed by their errors, then bisected; within `_STOPS_DB` above `goal` that ends,
-    but for 16 bits that were asked for.
-
     Args:
         search: The model.
         groups: What can be raised.
@@ -158,36 +153,15 @@ def _reach_sqnr(
             tried[number] = None if proposal is None else search.measure(proposal)
         return search.ratio(tried[number])
 
-    number = max(1, _predict_step_count(groups, steps, goal))
-    least_ratio = goal
-    low, high = 0, len(steps)  # not enough, enough
-    while low < number < high and ratio_with(number) < goal:
-        low, number = number, (number + high + 1) // 2
-    high = min(number, high)
-    if high == len(steps) and (most := ratio_with(high)) < goal:
-        if most < search.least + _WORTH_DB:
-            what = (
-                "bits16: 'auto' widens nothing" if by_turns else f"16 bits and float do not reach {goal:g} dB"
-            )
-            warning = f"{what}: it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
-            result = search.finish(otherwise)
-            return replace(result, warnings=(*result.warnings, warning)) if steps or by_turns else result
-        low, least_ratio = 0, min(goal, most - _STOPS_DB)
-    near = least_ratio if by_turns else least_ratio + _STOPS_DB
-    while high - low > 1 and ratio_with(high) > near:
-        middle = (low + high) // 2
-        low, high = (low, middle) if ratio_with(middle) >= least_ratio else (middle, high)
-    return search.finish(tried[high])
-
-
-def _predict_step_count(groups: Sequence[UnitGroup], steps: Sequence[PrecisionStep], goal: float) -> int:
-    """Return how many steps leave the error of `goal` dB, if errors of groups alone add up."""
-    left = sum(group.error for group in groups)
-    for number, step in enumerate(steps):
-        if left <= 10 ** (-goal / 10):
-            return number
-        left -= step.gain
-    return len(steps)
+    guess = predict_step_count(groups, steps, goal)
+    number = fewest_steps(len(steps), guess, goal, search.least, ratio_with, is_exact=by_turns)
+    if number is not None:
+        return search.finish(tried[number])
+    what = "bits16: 'auto' widens nothing" if by_turns else f"16 bits and float do not reach {goal:g} dB"
+    most = ratio_with(len(steps))
+    warning = f"{what}: it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
+    result = search.finish(otherwise)
+    return replace(result, warnings=(*result.warnings, warning)) if steps or by_turns else result
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ error off for its time is raised first (docs/decisions/0043-int16-activations-in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from math import inf, log2, log10
 from typing import NamedTuple
@@ -33,6 +33,8 @@ TRIALS = 16
 RUNS = 2
 """Of the held ones: what is worth its time is seen in any."""
 
+_WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search
+_STOPS_DB = 1.0  # so close to what everything raised brings nothing more is to be gained
 _LEAST = 1e-4  # of the error or the time: less is as good as nothing
 _HALVES = 0.1  # of the time: what takes more must halve the error for each such part
 _PAYS = 0.5  # of the error before: what a proposal must get below, as measured
@@ -128,6 +130,48 @@ def forms_of(steps: Sequence[PrecisionStep]) -> dict[Form, dict[Unit, UnitGroup]
     for group, form in {id(step.item): (step.item, step.choice) for step in steps}.values():
         forms[form] |= dict.fromkeys(group.units, group)
     return forms
+
+
+def predict_step_count(groups: Sequence[UnitGroup], steps: Sequence[PrecisionStep], goal: float) -> int:
+    """Return how many steps leave the error of `goal` dB, if errors of groups alone add up."""
+    left = sum(group.error for group in groups)
+    for number, step in enumerate(steps):
+        if left <= 10 ** (-goal / 10):
+            return number
+        left -= step.gain
+    return len(steps)
+
+
+def fewest_steps(
+    count: int, guess: int, goal: float, least: float, ratio_with: Callable[[int], float],
+    *, is_exact: bool = False,
+) -> int | None:  # fmt: skip
+    """Return how many steps bring outputs to `goal`, or near what all steps bring, by bisection.
+
+    None where all of them bring next to nothing.
+
+    Args:
+        count: All steps.
+        guess: A number to begin with.
+        goal: Signal to quantization noise ratio in dB.
+        least: The ratio without any step.
+        ratio_with: Measures the ratio with the first steps.
+        is_exact: Find the least number; False: any that leaves less than `_STOPS_DB` above `goal`.
+    """
+    number, least_ratio = max(1, guess), goal
+    low, high = 0, count  # not enough, enough
+    while low < number < high and ratio_with(number) < goal:
+        low, number = number, (number + high + 1) // 2
+    high = min(number, high)
+    if high == count and (most := ratio_with(high)) < goal:
+        if most < least + _WORTH_DB:
+            return None
+        low, least_ratio = 0, min(goal, most - _STOPS_DB)
+    near = least_ratio if is_exact else least_ratio + _STOPS_DB
+    while high - low > 1 and ratio_with(high) > near:
+        middle = (low + high) // 2
+        low, high = (low, middle) if ratio_with(middle) >= least_ratio else (middle, high)
+    return high
 
 
 def is_hopeless(groups: Sequence[UnitGroup], steps: Sequence[PrecisionStep], error: float = 0.0) -> bool:

@@ -20,7 +20,7 @@ from intact.ptq.stages.insert_qdq import feeds_of_ranges
 from intact.ptq.stages.stage_list import STAGES, run
 
 AT_PAIRS, _AT_RANGES = ([stage.name for stage in STAGES].index(name) for name in ("pairs", "best ranges"))
-"""Where the last stages begin: what was decided in front of them stays."""
+"""Index of the first of the last stages: what was decided in front of them stays."""
 
 
 class TriedState:

@@ -17,17 +17,23 @@ from numpy.typing import NDArray
 from intact.calib import ZeroRangeWarning
 from intact.errors import QuantValueError
 from intact.placement import Placement, profile_of
-from intact.ptq import POOR_DB
+from intact.ptq import GATE_DB, POOR_DB
 from intact.ptq.measure import Errors, lowest_sqnr, relative_error
 from intact.ptq.mixed import (
     GOOD_DB,
     RUNS,
+    TRIALS,
     Form,
+    PrecisionStep,
     PredictedTime,
+    UnitGroup,
     UnitTrials,
     affordable_steps,
+    fewest_steps,
     forms_of,
+    greedy_steps,
     is_clearly_better,
+    predict_step_count,
     reader_is_recurrent,
 )
 from intact.ptq.scope import FLOAT_BUDGET
@@ -98,6 +104,8 @@ def spend_budget(
     calibration: CalibrationResult,
     budget: float,
     choose: Callable[[], object],
+    *,
+    has_gate: bool = False,
 ) -> BudgetResult:
     """Give quantizers of a calibrated model 16 bits, or switch them off, where that is worth its time.
 
@@ -107,38 +115,105 @@ def spend_budget(
         calibration: Its ranges are chosen, and its biases corrected if that was asked for.
         budget: How much longer a run may take, as a share of its time.
         choose: Chooses all ranges again, and corrects biases again.
+        has_gate: Bring every output to `GATE_DB`, whatever that takes (docs/decisions/0069-gate.md).
     """
     quantizers = enabled_quantizers(calibration.model)
     before = _errors(calibration.output_errors(quantizers))
     if not budget or not before or lowest_sqnr(before) >= GOOD_DB:
         return BudgetResult()
     units = {module_unit.unit: module_unit for module_unit in units_of(analysis, plan, quantizers)}
-    error = 0.0
-    if lowest_sqnr(before) >= POOR_DB:
+    error, least = 0.0, lowest_sqnr(before)
+    if least >= POOR_DB:
         reads, error = reader_is_recurrent(analysis.placed), relative_error(before)
         units = {unit: module_unit for unit, module_unit in units.items() if reads(unit)}
     if not units:
         return BudgetResult()
     undo_bias_correction(calibration.model)
     trials = _ModuleTrials(analysis, calibration, units)
-    measured = trials.measure(list(units), budget=budget, error=error)
-    forms = forms_of(affordable_steps(measured, budget, error))
-    change = _Change(calibration)
-    result = BudgetResult()
-    for form, groups in forms.items():
-        for unit, group in groups.items():
-            change.set_form(units[unit], form)
-            _record_change(result, units[unit], form, group.reason(lowest_sqnr(before), form))
-    if change.working():  # else there is no range to choose, and no error
-        _choose_again(choose)
-    if not change.is_any:
-        return result
-    after = _errors(calibration.output_errors(change.working()))
-    if is_clearly_better(relative_error(before), relative_error(after)):
-        return result
-    change.undo()
-    _choose_again(choose)
+    is_gated = has_gate and least < GATE_DB
+    measured = (
+        trials.measure(list(units), 2 * TRIALS, least_share=0.0) if is_gated
+        else trials.measure(list(units), budget=budget, error=error)
+    )  # fmt: skip
+    search = _Search(calibration, units, choose)
+    steps = affordable_steps(measured, budget, error)
+    after = search.errors_with(steps)
+    helps = bool(steps) and is_clearly_better(relative_error(before), relative_error(after))
+    if is_gated and not (helps and lowest_sqnr(after) >= GATE_DB):
+        if (gated := search.reach(measured, least)) is not None:
+            return search.result(gated, least, f"the {GATE_DB:g} dB that every output has to have")
+        search.errors_with(steps)
+    if helps:
+        return search.result(steps, least)
+    search.errors_with([])
     return BudgetResult()
+
+
+class _Search:
+    """Tries formats of a calibrated module's quantizers.
+
+    Args:
+        calibration: Of the module.
+        units: What can have other formats.
+        choose: Chooses all ranges again.
+    """
+
+    def __init__(
+        self, calibration: CalibrationResult, units: Mapping[Unit, ModuleUnit], choose: Callable[[], object]
+    ) -> None:
+        self._calibration, self._units, self._choose = calibration, units, choose
+        self._change = _Change(calibration)
+        self._steps: list[PrecisionStep] | None = None
+
+    def errors_with(self, steps: Sequence[PrecisionStep]) -> Errors:
+        """Take `steps` alone, choose ranges again, and return the errors of the outputs."""
+        if list(steps) != self._steps:
+            self._change.undo()
+            for form, groups in forms_of(steps).items():
+                for unit in groups:
+                    self._change.set_form(self._units[unit], form)
+            self._steps = list(steps)
+            if self._change.working():  # else there is no range to choose, and no error
+                _choose_again(self._choose)
+        return _errors(self._calibration.output_errors(self._change.working()))
+
+    def reach(self, measured: Sequence[UnitGroup], least: float) -> list[PrecisionStep] | None:
+        """Take the fewest steps that bring every output to `GATE_DB`, and return them.
+
+        None where all of them bring next to nothing. Some layer stays in int8.
+        """
+        steps = greedy_steps(measured)
+        while steps and not self._leaves_quantizers(steps):
+            steps.pop()
+        ratios = {0: least}
+
+        def ratio_with(number: int) -> float:
+            if number not in ratios:
+                ratios[number] = lowest_sqnr(self.errors_with(steps[:number]))
+            return ratios[number]
+
+        guess = predict_step_count(measured, steps, GATE_DB)
+        number = fewest_steps(len(steps), guess, GATE_DB, least, ratio_with)
+        if number is None:
+            return None
+        self.errors_with(steps[:number])
+        return steps[:number]
+
+    def _leaves_quantizers(self, steps: Sequence[PrecisionStep]) -> bool:
+        """Return whether a quantizer still works behind `steps`."""
+        units = [self._units[unit] for unit in forms_of(steps)["float"]]
+        names = {name for unit in units for name in (unit.activation, *unit.weights)}
+        return not names.issuperset(enabled_quantizers(self._calibration.model))
+
+    def result(
+        self, steps: Sequence[PrecisionStep], least: float, by: str = "the float budget"
+    ) -> BudgetResult:
+        """Return what `steps` changed; `by` chose them where the worst output had `least` dB."""
+        result = BudgetResult()
+        for form, groups in forms_of(steps).items():
+            for unit, group in groups.items():
+                _record_change(result, self._units[unit], form, group.reason(least, form, by))
+        return result
 
 
 def _choose_again(choose: Callable[[], object]) -> None:
@@ -169,14 +244,6 @@ class _Change:
     def __init__(self, calibration: CalibrationResult) -> None:
         self._quantizers = enabled_quantizers(calibration.model)
         self._before = {name: (q.num_bits, q.unsigned) for name, q in self._quantizers.items()}
-
-    @property
-    def is_any(self) -> bool:
-        """Return whether a quantizer has another format than before."""
-        return any(
-            q._disabled or (q.num_bits, q.unsigned) != self._before[name]
-            for name, q in self._quantizers.items()
-        )
 
     def working(self) -> dict[str, TensorQuantizer]:
         """Return the quantizers that still work."""

@@ -101,7 +101,7 @@ def quantize(
         float_budget: Where 8 bits leave an output below 26 dB on the batches that `calibrate` holds (below
             40, where recurrent layers alone get more), what loses most for its time gets 16 bits or stays in
             float, as in `intact.quantize`: at most so much more time, as predicted, as a part of the whole.
-            None: 0.4 for "intact" with bytes, else 0.
+            None: 0.4 for "intact" with bytes, and more where that takes an output to 25 dB; else 0.
         inplace: False: leave `model` alone and quantize a deep copy.
         **options: Passed on to `calibrate`; `correct_bias` is "auto" here, as it is for files.
     Returns:
@@ -151,7 +151,10 @@ def quantize(
     if analysis is not None and budget:
         again = {"method": method} | {n: v for n, v in options.items() if n not in _CALIBRATE_ONLY}
         with waiting("look for what loses most", progress):
-            spent = spend_budget(analysis, job.plan, calibration, budget, lambda: calibration.apply(**again))
+            spent = spend_budget(
+                analysis, job.plan, calibration, budget, lambda: calibration.apply(**again),
+                has_gate=float_budget is None,
+            )  # fmt: skip
         placement = spent.apply_to_placement(placement or analysis.placement)
         report = replace(spent.apply_to_report(report), float_steps=float_steps(analysis.placed, placement))
     return GraphModeResult(model, report.of_active(working_quantizers(model)), placement, calibration)
