@@ -15,7 +15,7 @@ from tests.onnx_models import onnx_model
 
 import intact
 from intact.graph import Session
-from intact.ptq import QuantizedModel, quantize
+from intact.ptq import BECAME_LARGER, QuantizedModel, quantize
 
 INPUTS, HIDDEN = 32, 48
 
@@ -76,7 +76,7 @@ def test_codes_mean_the_floats_that_they_were_made_into(
 ) -> None:
     """The engine computes what it would with the floats."""
     with_codes = quantize(dynamic_file, sequences(), progress=False)
-    monkeypatch.setattr("intact.ptq.stages.stored_codes._LEAST_BYTES", 2**40)
+    monkeypatch.setattr("intact.ptq.stages.stored_codes.LEAST_BYTES", 2**40)
     with_floats = quantize(dynamic_file, sequences(), progress=False)
     assert len(large_floats(with_floats)) > 0
     (feeds,) = sequences(1)
@@ -99,3 +99,49 @@ def test_a_float_file_gets_no_codes_where_it_had_none() -> None:
     result = quantize(recurrent_model(), sequences(), progress=False, exclude=["MatMul"])
     assert "v" in large_floats(result)
     assert Counter(node.op_type for node in result.proto.graph.node)["MatMul"] == 1
+
+
+def two_layers() -> onnx.ModelProto:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "k": (rng.standard_normal((32, 8, 1)) / 3).astype(np.float32),
+        "w": (rng.standard_normal((32, 256)) / 6).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "k"], ["c"], name="conv"),
+        helper.make_node("Transpose", ["c"], ["t"], name="turn", perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["t", "w"], ["y"], name="product"),
+    ]
+    return onnx_model(nodes, {"x": ["n", 8, 12]}, {"y": ["n", 12, 256]}, arrays)
+
+
+def test_blocks_of_codes_stay_and_floats_beside_them_are_quantized() -> None:
+    """A MatMulNBits of 4 bits would grow to 8: it is kept, and the Conv gets pairs."""
+    options = {"weights": "int4", "block": 32, "operator": "MatMulNBits"}
+    blocks = intact.quantize(two_layers(), progress=False, **options).proto
+    x = np.random.default_rng(1).standard_normal((32, 8, 12)).astype(np.float32)
+    result = intact.quantize(blocks, [{"x": row[None]} for row in x], progress=False)
+    counts = Counter(node.op_type for node in result.proto.graph.node)
+    (before,), (after,) = (
+        [node for node in proto.graph.node if node.op_type == "MatMulNBits"]
+        for proto in (blocks, result.proto)
+    )
+    assert counts["QuantizeLinear"] >= 1 and before.attribute == after.attribute
+    codes = [
+        next(numpy_helper.to_array(t) for t in proto.graph.initializer if t.name == node.input[1])
+        for proto, node in ((blocks, before), (result.proto, after))
+    ]
+    np.testing.assert_array_equal(*codes)
+    assert not any(BECAME_LARGER in line for line in result.warnings)
+    (want,) = Session(blocks.SerializeToString()).run({"x": x}).values()
+    got = intact.compile(result, threads=1)(x)
+    assert 10 * np.log10(np.square(want).sum() / np.square(got - want).sum()) > 25
+
+
+def test_weights_that_grow_are_named() -> None:
+    """Weights of 4 bits behind a DequantizeLinear become codes of 8."""
+    blocks = intact.quantize(two_layers(), weights="int4", block=32, progress=False).proto
+    x = np.random.default_rng(1).standard_normal((32, 8, 12)).astype(np.float32)
+    (warning,) = quantize(blocks, [{"x": row[None]} for row in x], progress=False).warnings
+    assert warning.startswith(BECAME_LARGER)
+    assert not quantize(two_layers(), [{"x": row[None]} for row in x], progress=False).warnings

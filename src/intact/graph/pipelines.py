@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import onnx_ir as ir
 
 from intact.graph.core.edit import settle
@@ -53,6 +55,10 @@ FOLD_DEQUANTIZERS = Pass("compute dequantizers within loops", fold_dequantizers)
 CONSTANTS_FIRST = silent("put constants first", move_constants_first)
 WEIGHT_MOVES = Pass("move codes of weights", move_stored_weights)
 STRIP_DYNAMIC = Pass("make layers that quantize as they run float", strip_dynamic, shapes=True)
+STRIP_DYNAMIC_DATA = Pass(
+    "make layers that quantize their data as they run float", partial(strip_dynamic, keeps_codes=True),
+    shapes=True,
+)  # fmt: skip
 PORTABLE = silent("refuse layouts of one machine", require_portable)
 LIFT_CONSTANTS = silent("lift constants", lift_constants)
 PRUNE = silent("drop what nobody reads", prune)
@@ -89,8 +95,11 @@ KNOWN_FORMS: tuple[Stage, ...] = (PRUNE, *COMPOUNDS, *LAYERS, PRUNE)
 What nobody reads is dropped: rules would place, and evaluators ask for, tensors that no run makes.
 """
 
-PTQ: tuple[Stage, ...] = (*IMPORT, PORTABLE, *NORMALIZE, STRIP_DYNAMIC)
-"""A file to be quantized. Behind these its Q/DQ pairs go; `FLOAT` follows, and on its opset `KNOWN_FORMS`."""
+PTQ: tuple[Stage, ...] = (*IMPORT, PORTABLE, *NORMALIZE, STRIP_DYNAMIC_DATA)
+"""A file to be quantized. Behind these its Q/DQ pairs go; `FLOAT` follows, and on its opset `KNOWN_FORMS`.
+
+Layers with weights in blocks of codes keep them: floats, or codes of 8 bits, would take more bytes.
+"""
 
 FLOAT: tuple[Stage, ...] = (BATCHNORM, LIFT_CONSTANTS)
 """A float model before anything is placed."""

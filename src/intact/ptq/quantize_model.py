@@ -25,7 +25,8 @@ from intact.ptq.scope.settings import Bits16, Overrides, Settings, Switch
 from intact.ptq.stages.choose_ranges import label, least_sqnr, least_unseen_sqnr
 from intact.ptq.stages.collect_statistics import with_statistics
 from intact.ptq.stages.int16_activations import patterns_about
-from intact.ptq.stages.prepare_model import nothing_to_quantize, prepare_state
+from intact.ptq.stages.prepare_model import nothing_to_quantize, prepare_state, stored_bytes
+from intact.ptq.stages.stored_codes import LEAST_BYTES
 
 
 def quantize(
@@ -165,6 +166,8 @@ def _quantize_with_branches(
         result = _build_result(done)
     if _has_branches(state):
         _quantize_branches(result, state)
+    if state.stored_bytes:
+        result.warnings += _growth(state.stored_bytes, stored_bytes(result.model))
     return result if state.targets or result.branches else None
 
 
@@ -274,9 +277,19 @@ def _build_result(state: State) -> QuantizedModel:
     )
 
 
+BECAME_LARGER = "weights have become larger"
+"""What the warning about them begins with."""
+
 FEW_SAMPLES = 16
 """Samples below which formats that were chosen by them say little of others: a U-Net with 26.7 dB on ten
 inputs had 21.7 on six more (docs/decisions/0069-gate.md)."""
+
+
+def _growth(before: int, after: int) -> list[str]:
+    """Warn about weights that take more bytes than they did, in files that another tool quantized."""
+    if after <= before + LEAST_BYTES:
+        return []
+    return [f"{BECAME_LARGER}, {after:,} bytes of {before:,}: they had fewer bits than they have now"]
 
 
 def _poor_outputs(state: State) -> list[str]:

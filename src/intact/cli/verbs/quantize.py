@@ -246,7 +246,7 @@ def read_overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
 
 
 def _show_result(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised: bool) -> None:
-    from intact.ptq import across, layers_of, summary, warnings_of
+    from intact.ptq import BECAME_LARGER, across, layers_of, summary, warnings_of
 
     layers, warnings = layers_of(result), warnings_of(result)
     bits16 = across(result, lambda part: part.bits16)
@@ -254,7 +254,8 @@ def _show_result(result: QuantizedModel, model: Path, out: Path, as_json: bool, 
     dynamic = across(result, lambda part: part.dynamic)
     advice = _advice(result) if advised else ""
     before, after = size_with_data(model), size_with_data(out)
-    if before and after and after > before:
+    is_named = any(BECAME_LARGER in line for line in warnings)
+    if before and after and after > before and not is_named:
         warnings.append(f"the file has become larger, {after:,} bytes of {before:,}: {_WHY_LARGER}")
     if as_json:
         sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)

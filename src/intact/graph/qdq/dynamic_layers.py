@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -484,3 +484,9 @@ DYNAMIC = Rewrite(
     "make layers that quantize as they run float", _write_on_floats, tuple(name for _, name in _RULES),
     ("", MICROSOFT, ops.BlockLinear.domain), is_dynamic, ensures=Ensures(read=True, domains=False),
 )  # fmt: skip
+
+DYNAMIC_DATA = replace(
+    DYNAMIC, name="make layers that quantize their data as they run float",
+    matches=lambda node: is_dynamic(node) and not (has_stored_codes(node) and node.domain == MICROSOFT),
+)  # fmt: skip
+"""The same, but what reads codes of weights alone stays, where ONNX Runtime runs it: floats are larger."""

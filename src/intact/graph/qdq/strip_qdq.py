@@ -16,7 +16,7 @@ from intact.graph.core.quantization_view import QuantizedValue, is_op, quantizat
 from intact.graph.core.scene import Note, Scene
 from intact.graph.infer.branches import branches_of, graft
 from intact.graph.qdq.code_bounds import CODE_BOUNDS
-from intact.graph.qdq.dynamic_layers import DYNAMIC, is_dynamic
+from intact.graph.qdq.dynamic_layers import DYNAMIC, DYNAMIC_DATA, is_dynamic
 from intact.graph.qdq.emit_qdq import QUANTIZER_KEY, REASON_KEY
 from intact.graph.qdq.lift_dequantize import lift_dequantize
 from intact.spec import QuantSpec
@@ -48,7 +48,7 @@ class Stripped:
         return np.maximum(low, np.float32(self.bounds[0])), np.minimum(high, np.float32(self.bounds[1]))
 
 
-def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
+def strip_qdq(model: ir.Model, *, keeps_codes: bool = False) -> dict[str, Stripped]:
     """Remove Q/DQ pairs, in place, and return how each tensor was quantized.
 
     Before: ``y = Conv(DQ(Q(x)), DQ(w_codes), DQ(b_codes))``.  After: ``y = Conv(x, w, b)``, w and b the
@@ -58,10 +58,13 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
     weights alone have codes, become the float layers that they stand for (`DYNAMIC`). So in the
     branches of an If.
 
+    Args:
+        model: Changed.
+        keeps_codes: Layers whose weights alone have codes stay (`DYNAMIC_DATA`).
     Returns:
         By the name of the float tensor: the input of the QuantizeLinear, or the stored weight.
     """
-    DYNAMIC(model)
+    (DYNAMIC_DATA if keeps_codes else DYNAMIC)(model)
     move_constants_first(model)
     CODE_BOUNDS(model)
     lift_dequantize(model)
@@ -72,26 +75,29 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
             stripper.strip(node)
     for branch in branches_of(model):
         dynamic = any(map(is_dynamic, branch.model.graph.all_nodes()))
-        if (within := strip_qdq(branch.model)) or dynamic:
+        if (within := strip_qdq(branch.model, keeps_codes=keeps_codes)) or dynamic:
             graft(model, branch, branch.model)
             stripper.pairs = within | stripper.pairs
     prune(model)
     return stripper.pairs
 
 
-def strip_dynamic(model: ir.Model) -> list[Note]:
+def strip_dynamic(model: ir.Model, *, keeps_codes: bool = False) -> list[Note]:
     """Run `strip_qdq` on a model with dynamic quantization and no QuantizeLinear, in place.
 
     Such a file holds nothing that its float network does not, but for the codes of its weights.
 
+    Args:
+        model: Changed.
+        keeps_codes: See `strip_qdq`.
     Returns:
         The notes of `DYNAMIC`.
     """
     if any(is_op(node, "QuantizeLinear") for node in model.graph.all_nodes()):
         return []
-    notes = DYNAMIC(model)
+    notes = (DYNAMIC_DATA if keeps_codes else DYNAMIC)(model)
     if any(note.changed for note in notes) or any(map(is_dynamic, model.graph.all_nodes())):
-        strip_qdq(model)
+        strip_qdq(model, keeps_codes=keeps_codes)
     return notes
 
 

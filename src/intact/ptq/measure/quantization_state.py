@@ -105,6 +105,7 @@ class State:
             None: they are computed.
         warnings: Sentences that users should read.
         notes: Sentences on what was rewritten before placement.
+        stored_bytes: Of all constants of the model as it came; 0 for branches.
         candidate_cache: Ranges that methods have chosen so far. All states of one model share it.
     """
 
@@ -140,6 +141,7 @@ class State:
     extra_time: float = 0.0
     dynamic_codes: Model | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
+    stored_bytes: int = 0
     candidate_cache: CandidateCache = field(default_factory=dict, repr=False)
 
     @property

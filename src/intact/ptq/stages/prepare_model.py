@@ -32,9 +32,9 @@ def prepare_state(source: graph.Source, data: Any, settings: Settings, *, checke
         FileFormatError, UnsupportedError: As for `quantize`.
     """
     model = graph.load(source, checked=checked)
-    before = node_names(model)
+    before, size = node_names(model), 0 if checked else stored_bytes(model)
     notes = graph.run_stages(model, pipelines.PTQ)
-    stripped = graph.strip_qdq(model) if _has_pairs(model) else {}
+    stripped = graph.strip_qdq(model, keeps_codes=True) if _has_pairs(model) else {}
     if stripped:
         graph.refresh_shapes(model)
     notes += graph.run_stages(model, pipelines.FLOAT)
@@ -82,8 +82,20 @@ def prepare_state(source: graph.Source, data: Any, settings: Settings, *, checke
         messages,
         stored,
         warnings=(*names.warnings, *idle),
+        stored_bytes=size,
     )
     return widen_by_name(state)
+
+
+def stored_bytes(model: graph.Model) -> int:
+    """Return the bytes of all constants of a model, those of branches included."""
+    nodes = list(model.graph.all_nodes())
+    graphs = {id(part): part for part in (model.graph, *(node.graph for node in nodes)) if part is not None}
+    tensors = [value.const_value for part in graphs.values() for value in part.initializers.values()]
+    tensors += [
+        value.const_value for node in nodes if graph.is_op(node, "Constant") for value in node.outputs
+    ]
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
 class NothingToQuantizeError(QuantValueError):

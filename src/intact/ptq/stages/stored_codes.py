@@ -15,7 +15,7 @@ import numpy as np
 from intact.graph import Inserter, Namer, StoredCodes, Value, codes_behind, prune
 from intact.ptq.measure.quantization_state import State
 
-_LEAST_BYTES = 2**12
+LEAST_BYTES = 2**12
 """Size of floats: smaller constants are not worth a node."""
 
 
@@ -27,7 +27,7 @@ def store_codes_again(state: State) -> State | None:
         if stored is None or value.is_graph_output() or not value.uses():
             continue
         array = None if value.const_value is None else value.const_value.numpy()
-        if array is None or array.nbytes < _LEAST_BYTES or not np.array_equal(array, stored.floats):
+        if array is None or array.nbytes < LEAST_BYTES or not np.array_equal(array, stored.floats):
             continue
         _replace(state, value, stored, names)
         written += 1
