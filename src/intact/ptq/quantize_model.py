@@ -278,7 +278,7 @@ def _build_result(state: State) -> QuantizedModel:
 
 
 BECAME_LARGER = "weights have become larger"
-"""What the warning about them begins with."""
+"""First words of the warning about them."""
 
 FEW_SAMPLES = 16
 """Samples below which formats that were chosen by them say little of others: a U-Net with 26.7 dB on ten

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from glob import escape
 from itertools import chain
 from typing import Any
@@ -151,10 +152,8 @@ def quantize(
     if analysis is not None and budget:
         again = {"method": method} | {n: v for n, v in options.items() if n not in _CALIBRATE_ONLY}
         with waiting("look for what loses most", progress):
-            spent = spend_budget(
-                analysis, job.plan, calibration, budget, lambda: calibration.apply(**again),
-                has_gate=float_budget is None,
-            )  # fmt: skip
+            choose, has_gate = partial(calibration.apply, **again), float_budget is None
+            spent = spend_budget(analysis, job.plan, calibration, budget, choose, has_gate=has_gate)
         placement = spent.apply_to_placement(placement or analysis.placement)
         report = replace(spent.apply_to_report(report), float_steps=float_steps(analysis.placed, placement))
     return GraphModeResult(model, report.of_active(working_quantizers(model)), placement, calibration)
