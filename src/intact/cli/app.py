@@ -31,7 +31,7 @@ from intact.cli.verbs import (
 )
 from intact.cli.verbs import build as build_plan
 from intact.cli.verbs.models import embed
-from intact.cli.verbs.tensorrt import migrate
+from intact.cli.verbs.tensorrt import export, migrate
 from intact.processes import untrusted_files
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -52,6 +52,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "report": report.run,
     "kernels": kernels.run,
     "migrate": migrate.run,
+    "export": export.run,
     "trtexec": trtexec.run,
 }
 COMMANDS = {"trtexec": TrtexecCommand}

@@ -16,8 +16,11 @@ from intact.placement.placement_graph import View
 from intact.placement.profiles import PROFILES
 from intact.placement.records import Finding
 
-TARGETS = ("tensorrt",)
-"""Engines whose rules are known."""
+TARGETS = {"tensorrt": 25, "tensorrt10": 23, "tensorrt11": 25}
+"""Engines whose rules are known, and the newest opset that the parser of each reads.
+
+"tensorrt" is the newest; 23 has all formats of TensorRT 10, FP4 included.
+"""
 
 
 def check(model: Model, target: str = "tensorrt") -> list[Finding]:
@@ -35,12 +38,13 @@ def check(model: Model, target: str = "tensorrt") -> list[Finding]:
     if target not in TARGETS:
         raise QuantValueError("target", repr(target), " or ".join(map(repr, TARGETS)), "choose one of them")
     view = View(model)
-    fuser = Fuser(view, PROFILES[target], quantized=view.marks.__contains__)
-    checked = Checked(model, view, halves(model, view.constants), fuser.carries)
+    profile = PROFILES["tensorrt"]
+    fuser = Fuser(view, profile, quantized=view.marks.__contains__)
+    checked = Checked(model, view, halves(model, view.constants), fuser.carries, TARGETS[target])
     findings = [*_of_nodes(checked.halves)]
     for ask in STRUCTURE:
         findings.extend(ask(checked))
-    for remark in remarks_on(view, Pairs(view), PROFILES[target]):
+    for remark in remarks_on(view, Pairs(view), profile):
         findings.append(Finding("warning", remark.op.name, remark.rule, remark.message, remark.fix))
     return sorted(dict.fromkeys(findings), key=lambda finding: finding.severity)  # "error" < "warning"
 

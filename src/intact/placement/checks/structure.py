@@ -23,12 +23,13 @@ _FP8 = "FLOAT8E4M3FN"
 
 @dataclass(frozen=True)
 class Checked:
-    """Model under check; `carries` returns whether an edge carries codes."""
+    """Model under check; `carries` returns whether an edge carries codes, `newest` is the newest opset."""
 
     model: Model
     view: View
     halves: list[Half]
     carries: Callable[[Reader], bool]
+    newest: int
 
     @cached_property
     def by_node(self) -> dict[Node, Half]:
@@ -52,12 +53,12 @@ def foreign_operators(c: Checked) -> Iterator[Finding]:
 
 
 def opset(c: Checked) -> Iterator[Finding]:
-    """Check that the opset is between 9 and 25, which the parser reads."""
+    """Check that the opset is between 9 and the newest that the parser reads."""
     version = c.model.graph.opset_imports.get("")
-    if version is not None and not 9 <= version <= 25:
+    if version is not None and not 9 <= version <= c.newest:
         yield Finding(
             "error", "model", "opset",
-            f"opset {version} is outside of 9 to 25, which the parser reads",
+            f"opset {version} is outside of 9 to {c.newest}, which the parser reads",
             "export the model with opset 17",
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,21 @@ _WANT = "a calibration cache, or a range for each tensor: 'name: 1.5' in lines, 
 
 
 @dataclass(frozen=True)
+class PinnedWeight:
+    """Holds a weight of the float model with the scales that a checkpoint has for it.
+
+    Attributes:
+        values: The weight as the layer reads it, float32.
+        scales: Of each output channel, or one.
+        axis: Of the output channels.
+    """
+
+    values: NDArray[np.float32]
+    scales: NDArray[np.float32]
+    axis: int | None
+
+
+@dataclass(frozen=True)
 class ImplicitRecipe:
     """Holds what an implicit int8 engine is built from.
 
@@ -34,6 +49,7 @@ class ImplicitRecipe:
         kind: In words, for the page: "calibration cache", ...
         floats: Layers that were pinned to float.
         batches: Calibration batches that were seen; empty where there were none.
+        weights: By layer, weights whose scales are known; those of others are found anew.
     """
 
     model: Source
@@ -41,6 +57,7 @@ class ImplicitRecipe:
     kind: str
     floats: tuple[str, ...] = ()
     batches: tuple[Mapping[str, NDArray], ...] = ()
+    weights: Mapping[str, PinnedWeight] = field(default_factory=dict)
 
 
 def read_ranges(path: str | os.PathLike[str]) -> tuple[TrtCache, str]:

@@ -17,6 +17,7 @@ from intact.graph import Model, Source
 from intact.placement import Finding, check
 from intact.ptq.data import Input
 from intact.reading import read_bytes
+from intact.trt.migration.checkpoint_recipe import pin_weights
 from intact.trt.migration.engines import Answers, Engines, Feeds, build_engines
 from intact.trt.migration.implicit_recipe import ImplicitRecipe
 from intact.trt.migration.insert_parser import parse_before_build
@@ -81,6 +82,7 @@ def migrate(
     in_float = (*exclude, *recipe.floats)
     done = ptq.quantize_from_cache(recipe.model, recipe.cache, include=include, exclude=in_float)
     model = done.result.model
+    pin_weights(model, recipe.weights)
     written = graph.to_bytes(model)
     engines = build_engines(recipe, written)
     batches, words = _inputs(engines, recipe, data, num_batches or SAMPLES)

@@ -17,6 +17,7 @@ from intact.trt.migration.removed_api import (
     CALLS,
     FLAGS,
     NETWORK_FLAGS,
+    OTHERS,
     POLYGRAPHY_KEYWORDS,
     SETTINGS,
     SETTINGS_OF_TYPES,
@@ -283,6 +284,8 @@ class _Editor:
         elif node.attr in TYPES:
             self._replace(node, "None", f"TensorRT 11 has no {node.attr}")
             self._leave(node, ast.unparse(node), "None stands in its place: look at what reads it")
+        elif node.attr in OTHERS:
+            self._leave(node, node.attr, f"use {OTHERS[node.attr]}")
         elif node.attr in SUCCESSORS and node.attr not in {"build_cuda_engine", "max_workspace_size"}:
             self._leave(node, node.attr, f"use {successor(node.attr)}")
         elif node.attr in SETTINGS and isinstance(node.ctx, ast.Load) and node.attr != "max_batch_size":

@@ -17,6 +17,7 @@ from intact.errors import CalibrationError, QuantValueError
 if TYPE_CHECKING:
     from intact.trt.migration import ImplicitRecipe, Migration
 
+_CHECKPOINTS = (".pt", ".pth", ".ckpt")
 _SHOWN = 10
 
 
@@ -24,7 +25,8 @@ def run(
     source: Annotated[
         Path,
         typer.Argument(
-            help="A Python script with a calibrator; a calibration cache; or dynamic ranges.",
+            help="A Python script with a calibrator; a calibration cache; dynamic ranges; or a state dict of "
+            "pytorch_quantization (.pt, .pth, .ckpt).",
             **READ,
         ),
     ],
@@ -70,6 +72,7 @@ def run(
     - `intact migrate calibration.cache --onnx model.onnx -o model.qdq.onnx`
     - `intact migrate build.py --cache calibration.cache --onnx model.onnx -o model.qdq.onnx`
     - `intact migrate build.py --run -o model.qdq.onnx -- --onnx model.onnx --int8`
+    - `intact migrate qat.pth --onnx model.onnx -o model.qdq.onnx`
     - `intact migrate ranges.json --onnx model.onnx -o model.qdq.onnx --data images.npy`
     """
     from intact.trt.migration import edit_project, migrate, name_of
@@ -117,7 +120,7 @@ def _run_script(
 
 def _read_scales(source: Path, scales: Path | None, onnx: Path | None) -> ImplicitRecipe:
     """Return the recipe of files: scales, and the model that they belong to."""
-    from intact.trt.migration import ImplicitRecipe, read_ranges
+    from intact.trt.migration import ImplicitRecipe, read_checkpoint, read_ranges
 
     if scales is None:
         raise CalibrationError(
@@ -128,6 +131,8 @@ def _read_scales(source: Path, scales: Path | None, onnx: Path | None) -> Implic
         raise QuantValueError(
             "--onnx", "nothing", "the float ONNX file", "pass the file that the scales belong to"
         )
+    if scales.suffix in _CHECKPOINTS:
+        return read_checkpoint(scales, onnx)
     cache, kind = read_ranges(scales)
     return ImplicitRecipe(onnx, cache, kind)
 
