@@ -165,6 +165,21 @@ def test_modules_beside_the_script_are_part_of_the_patch_and_nothing_runs(tmp_pa
     assert "Mine" not in script.read_text() and "from calib import SIZE" in script.read_text()
 
 
+def test_modules_in_a_folder_above_that_is_on_the_path_are_part_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "sample"
+    folder.mkdir()
+    flag = "1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH)\n"
+    (tmp_path / "common.py").write_text(f"{HEAD}FLAG = {flag}")
+    script = folder / "build.py"
+    script.write_text(
+        f"import os, sys\nsys.path.insert(1, os.path.join(here, os.pardir))\nimport common\n{HEAD}"
+    )
+    (edit,) = edit_project(script, "q.onnx", "")
+    assert edit.name == "common.py" and b"STRONGLY_TYPED" in edit.new
+    script.write_text(f"import common\n{HEAD}")
+    assert edit_project(script, "q.onnx", "") == []
+
+
 def test_a_patch_of_a_file_without_a_last_line_end_applies(tmp_path: Path) -> None:
     old, new = b"a\nb", b"a\nc"
     (tmp_path / "f.py").write_bytes(old)

@@ -113,7 +113,7 @@ def _edits(migration: Migration) -> ReportTable:
     ]  # fmt: skip
     return ReportTable(
         "What the patch changes in the scripts", ("where", "now", "why"), rows,
-        "Apply it with patch -p1 in the script's folder.", prose=True,
+        "Apply it with patch -p1 in the folder that these names are relative to.", prose=True,
     )  # fmt: skip
 
 

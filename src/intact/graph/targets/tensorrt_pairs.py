@@ -51,9 +51,10 @@ def _store_float_biases(node: ir.Node, names: Namer, constants: Constants) -> st
     if node.op_type != "DequantizeLinear" or codes is None or codes.dtype != ir.DataType.INT32:
         return ""
     output = node.outputs[0]
-    if output not in constants or output.is_graph_output():
+    stored = constants(output) if output in constants and not output.is_graph_output() else None
+    if stored is None:
         return ""
-    floats = inserter_at(names, node).constant(f"{codes.name}.float", constants(output))
+    floats = inserter_at(names, node).constant(f"{codes.name}.float", stored)
     replace(node, floats, names)
     return f"the bias '{codes.name}' became float: TensorRT has no int32 codes"
 
@@ -111,8 +112,9 @@ def _write_scale_types(node: ir.Node, names: Namer, constants: Constants) -> str
     data = node.inputs[0] if node.op_type == "QuantizeLinear" else node.outputs[0]
     if scale is None or data is None or scale.dtype not in _REALS[1:] or data.dtype not in _REALS:
         return ""
-    if scale.dtype == data.dtype or scale not in constants:
+    numbers = constants(scale) if scale in constants else None
+    if scale.dtype == data.dtype or numbers is None:
         return ""
-    stored = inserter_at(names, node).constant(f"{scale.name}.float32", constants(scale).astype(np.float32))
+    stored = inserter_at(names, node).constant(f"{scale.name}.float32", numbers.astype(np.float32))
     node.replace_input_with(1, stored)
     return "its scale became float32: TensorRT takes that or the type of the data"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -118,6 +119,8 @@ def _noise(rng: np.random.Generator, port: Any) -> Any:
 def edit_project(script: Path, qdq: str, onnx: str, *, is_parsed: bool = True) -> list[ScriptEdit]:
     """Rewrite a script and the modules beside it that it imports. Nothing of them runs.
 
+    Names are relative to the script's folder; to the one above where a module there is imported, too.
+
     Args:
         script: Its path.
         qdq: Name of the Q/DQ file that is parsed from now on.
@@ -127,12 +130,13 @@ def edit_project(script: Path, qdq: str, onnx: str, *, is_parsed: bool = True) -
         FileFormatError: The script is no Python 3.
     """
     files = _project(script)
+    root = script.parent if all(p.is_relative_to(script.parent) for p in files) else script.parent.parent
     classes = {path.stem: calibrator_classes(source.tree) for path, source in files.items()}
     calibrators = {name: names for name, names in classes.items() if names}
     edits = []
     for path, source in files.items():
         if path == script or mentions_removed(source.tree) or _imports(source.tree) & calibrators.keys():
-            name = path.relative_to(script.parent).as_posix()
+            name = path.relative_to(root).as_posix()
             edit = edit_script(read_bytes(path), name, qdq, onnx=onnx, calibrators=calibrators)
             if not is_parsed:
                 edit.new, added = parse_before_build(edit.new, name, qdq)
@@ -143,12 +147,18 @@ def edit_project(script: Path, qdq: str, onnx: str, *, is_parsed: bool = True) -
 
 
 def _project(script: Path) -> dict[Path, SourceText]:
-    """Parse a script, and the modules in its folder that it imports, and those that they import."""
+    """Parse a script, and the modules in its folder that it imports, and those that they import.
+
+    Where the script puts the folder above its own on the path, as NVIDIA's samples do, modules there count.
+    """
     files = {script: SourceText.parse(read_bytes(script), str(script))}
+    roots = [script.parent]
+    if b"sys.path" in files[script].data and re.search(rb"os\.pardir|[\"']\.\.", files[script].data):
+        roots.append(script.parent.parent)
     waiting = [script]
     while waiting and len(files) < MODULES:
         here = waiting.pop()
-        for path in _local_modules(here, files[here].tree, script.parent):
+        for path in _local_modules(here, files[here].tree, roots):
             if path in files:
                 continue
             try:
@@ -159,12 +169,12 @@ def _project(script: Path) -> dict[Path, SourceText]:
     return files
 
 
-def _local_modules(here: Path, tree: ast.Module, root: Path) -> Iterable[Path]:
+def _local_modules(here: Path, tree: ast.Module, roots: Sequence[Path]) -> Iterable[Path]:
     for name in sorted(_module_names(tree)):
         parts = name.split(".")
-        for folder in dict.fromkeys((here.parent, root)):
+        for folder in dict.fromkeys((here.parent, *roots)):
             for path in (folder.joinpath(*parts).with_suffix(".py"), folder.joinpath(*parts, "__init__.py")):
-                if path.is_file() and path.resolve().is_relative_to(root.resolve()):
+                if path.is_file() and path.resolve().is_relative_to(roots[-1].resolve()):
                     yield path
 
 
