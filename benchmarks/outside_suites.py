@@ -73,6 +73,11 @@ SUITES = {
         "NVIDIA's samples in Python", f"{TENSORRT}, at main and v8.6.1", "trt_samples.py {0} {1}",
         r"(?P<of>\d+) samples: (?P<passed>\d+) right", ("the checkout of main", "that of v8.6.1"),
     ),
+    "model_connect": Suite(
+        "TensorRT-Model-Connect's quantization formats in three types",
+        "github.com/NVIDIA/TensorRT-Model-Connect", "model_connect.py {0}",
+        r"(?P<of>\d+) formats and types: (?P<passed>\d+) right", ("the checkout",),
+    ),
     "polygraphy": Suite(
         "Polygraphy's tests of its TensorRT backend", f"{TENSORRT}, tools/Polygraphy",
         f"-m intact.trt {PYTEST} tests/backend/trt", PASSED, ("tools/Polygraphy",), ".",

@@ -32,7 +32,11 @@ from intact.trt.base.trt_object import Interface
 from intact.trt.building.calibrators import IInt8Calibrator
 from intact.trt.layers import ILayer
 
-DEFAULT_WORKSPACE = 1 << 30
+DEFAULT_POOLS = {
+    MemoryPoolType.WORKSPACE: 1 << 30, MemoryPoolType.TACTIC_SHARED_MEMORY: 1 << 30,
+    MemoryPoolType.DLA_LOCAL_DRAM: 1 << 30, MemoryPoolType.DLA_GLOBAL_DRAM: 1 << 29,
+}  # fmt: skip
+"""Limits of pools that nobody set, as TensorRT's header says them."""
 
 
 @dataclass
@@ -194,7 +198,7 @@ class IBuilderConfig(Interface):
         self._flags = self._quantization_flags = 0
         self._tactics = 0b11111 if self._choice.dialect == "8.x" else 0b11000
         self._previews = 0 if self._choice.dialect == "8.x" else 1 << int(PreviewFeature.PROFILE_SHARING_0806)
-        self._pools = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE}
+        self._pools = dict(DEFAULT_POOLS)
         self._profiles: list[IOptimizationProfile] = []
         self._calibration_profile: IOptimizationProfile | None = None
         self._timing_cache: ITimingCache | None = None

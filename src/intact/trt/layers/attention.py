@@ -319,6 +319,7 @@ class IRotaryEmbeddingLayer(ILayer):
     """
 
     TYPE = LayerType.ROTARY_EMBEDDING
+    SAME_TYPE = (0, 1, 2)
     TITLE = "RotaryEmbedding"
     interleaved: bool = False
     rotary_embedding_dim: int = 0

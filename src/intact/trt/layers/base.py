@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intact.errors import QuantValueError
 from intact.graph import DTYPES, TypedComposer
 from intact.trt.base.dialects import Dialect, DialectChoice, message_of
-from intact.trt.base.enums import DataType
+from intact.trt.base.enums import DataType, NetworkDefinitionCreationFlag
 from intact.trt.base.itensor import ITensor, OwningNetwork, Sizes, plain
 from intact.trt.base.operation_enums import LayerType
 from intact.trt.base.removed_members import hide_removed
@@ -41,6 +41,8 @@ class ILayer(Interface):
     """True where data, and not only shapes, decide the sizes of the outputs."""
     OF_SHAPES: ClassVar[bool] = False
     """True where the output depends only on the shapes of the inputs."""
+    SAME_TYPE: ClassVar[tuple[int, ...] | None] = None
+    """Inputs that have one type in a strongly typed network; (): all of them; None: no rule."""
     metadata: str = ""
     num_ranks: int = 1
 
@@ -209,6 +211,19 @@ class ILayer(Interface):
     def check(self) -> list[str]:
         """Return TensorRT's refusals of the layer at a build: its own words, without the layer's name."""
         return []
+
+    def type_errors(self) -> list[str]:
+        """Return what a strongly typed network refuses: inputs that should have one type and do not."""
+        strongly = self._network.get_flag(NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+        if self.SAME_TYPE is None or not strongly:
+            return []
+        places = self.SAME_TYPE or range(len(self._inputs))
+        types = dict.fromkeys(t.dtype.name for i in places if (t := self.get_input(i)) is not None)
+        if len(types) < 2:
+            return []
+        return [
+            f"inputs of a strongly typed network must have the same type, and these are {', '.join(types)}"
+        ]
 
     def _vector(self, n: Nodes, index: int) -> str:
         """Return input `index` as a vector of int64, as a constant where it is one, so that shapes

@@ -195,6 +195,7 @@ class IMatrixMultiplyLayer(ILayer):
     """Multiplies two stacks of matrices, each transposed on request, or a stack of vectors."""
 
     TYPE = LayerType.MATRIX_MULTIPLY
+    SAME_TYPE = (0, 1)
     TITLE = "Matrix Multiply"
     op0 = MatrixOperation.NONE
     op1 = MatrixOperation.NONE
@@ -229,6 +230,7 @@ class IEinsumLayer(ILayer):
     """Computes a sum over products by Einstein's rule: "ij,jk->ik"."""
 
     TYPE = LayerType.EINSUM
+    SAME_TYPE = ()
     equation: str = ""
 
     def check(self) -> list[str]:

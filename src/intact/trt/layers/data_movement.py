@@ -44,6 +44,7 @@ class IConcatenationLayer(ILayer):
     """Joins tensors along one axis."""
 
     TYPE = LayerType.CONCATENATION
+    SAME_TYPE = ()
     axis: int | None = None
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:

@@ -241,6 +241,7 @@ class IScatterLayer(ILayer):
     """Writes updates into the data at the indices."""
 
     TYPE = LayerType.SCATTER
+    SAME_TYPE = (0, 2)
     axis: int = 0
     mode = ScatterMode.ELEMENT
 

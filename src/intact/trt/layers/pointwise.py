@@ -176,6 +176,7 @@ class ISelectLayer(ILayer):
     """Selects elements of the first input where the condition holds, else of the second."""
 
     TYPE = LayerType.SELECT
+    SAME_TYPE = (1, 2)
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         c.node("Where", x[:3], y, name=self.name)
@@ -229,6 +230,7 @@ class IParametricReLULayer(ILayer):
     """``x`` where it is positive, ``slope * x`` elsewhere; input 1 is the slope."""
 
     TYPE = LayerType.PARAMETRIC_RELU
+    SAME_TYPE = (0, 1)
     TITLE = "Parametric ReLU"
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:

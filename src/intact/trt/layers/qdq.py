@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import DTYPES, TypedComposer, round_to_type
-from intact.trt.base.enums import DataType, dtype_of
+from intact.trt.base.enums import DataType, NetworkDefinitionCreationFlag, dtype_of
 from intact.trt.base.itensor import ITensor, Sizes
 from intact.trt.base.operation_enums import LayerType
 from intact.trt.layers.base import ILayer, Nodes
@@ -270,6 +270,16 @@ class IQuantizeLayer(_Grid):
         names, attributes = self._parameters(c, scale)
         return c.node("QuantizeLinear", [x[0], *names], y, name=self.name, **attributes)
 
+    def type_errors(self) -> list[str]:
+        """Return the refusal of a scale of 16 bits that has another type than the data."""
+        strongly = self._network.get_flag(NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+        data, scale = self.get_input(0), self.get_input(1)
+        if not strongly or data is None or scale is None or scale.dtype not in (DataType.HALF, DataType.BF16):
+            return []
+        if scale.dtype is data.dtype:
+            return []
+        return [f"the scale has the type {scale.dtype.name} and the input {data.dtype.name}: they must match"]
+
     def _warn(self) -> None:
         points = self._zero_point
         if points is not None and (points != 0).any():
@@ -336,19 +346,25 @@ class IDequantizeLayer(_Grid):
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         layer, scale = dynamic_behind(self.get_input(0)), self._scale
-        if layer is not None and self._is_scales():
-            return c.node("Mul", [x[0], Nodes(c, self.name).scalar(x[1])], y, name=self.name)
-        if layer is not None:
-            return dequantize_blocks(Nodes(c, self.name), layer, x[0], x[1], y[0])
-        data, n = self.get_input(0), Nodes(c, self.name)
-        assert scale is not None and data is not None  # checked before
+        n, data = Nodes(c, self.name), self.get_input(0)
+        assert data is not None  # checked before
         target = y[0] if self.to_type is DataType.FLOAT else c.fresh(f"{self.name}.float32")
-        if c.type_of(x[0]) == DataType.FP4.numpy.name:
-            n("Mul", n.cast(x[0], "float32"), self._factors(n, scale, data.shape), to=target)
+        if layer is not None and self._is_scales():
+            n("Mul", x[0], n.floats(n.scalar(x[1])), to=target)
+        elif layer is not None:
+            dequantize_blocks(n, layer, x[0], n.floats(x[1]), target)
         else:
-            names, attributes = self._parameters(c, scale.astype(np.float32))
-            c.node("DequantizeLinear", [x[0], *names], [target], name=self.name, **attributes)
+            assert scale is not None  # checked before
+            self._emit_constant_scale(c, x[0], scale, target)
         if target != y[0]:
             to = DTYPES[self.to_type.numpy.name]
             c.node("Cast", [target], y, name=f"{self.name}.{self.to_type.name}", to=to)
-        return None
+
+    def _emit_constant_scale(self, c: TypedComposer, codes: str, scale: NDArray, target: str) -> None:
+        n, data = Nodes(c, self.name), self.get_input(0)
+        assert data is not None  # checked before
+        if c.type_of(codes) == DataType.FP4.numpy.name:
+            n("Mul", n.cast(codes, "float32"), self._factors(n, scale, data.shape), to=target)
+        else:
+            names, attributes = self._parameters(c, scale.astype(np.float32))
+            c.node("DequantizeLinear", [codes, *names], [target], name=self.name, **attributes)

@@ -141,6 +141,7 @@ class INormalizationLayer(ILayer):
     """
 
     TYPE = LayerType.NORMALIZATION
+    SAME_TYPE = (0, 1, 2)
     axes: int = 0
     epsilon: float = 1e-5
     num_groups: int = 1

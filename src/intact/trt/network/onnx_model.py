@@ -211,7 +211,7 @@ class NetworkModel(Reporting):
             if any(self._infer_alone(t, logs=False)[1] is None for t in behind):
                 problems = []  # there are no shapes to check it by
             else:
-                problems = [f"{layer.name}: {message}" for message in layer.check()]
+                problems = [f"{layer.name}: {message}" for message in layer.check() or layer.type_errors()]
             messages += problems
             if problems or behind:
                 wrong.update(layer._outputs)
