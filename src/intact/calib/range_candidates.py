@@ -15,6 +15,7 @@ from intact.calib.choose_amax import Stats, check_method, match_granularity, ran
 from intact.calib.histogram import Histogram
 from intact.errors import IntactError
 from intact.numerics import affine_from_range, scale_from_amax
+from intact.signal_to_noise import signal_to_noise
 from intact.spec import QuantSpec
 
 Ends = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -164,10 +165,7 @@ def expected_sqnr(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[Arr
         amax: The largest magnitude, or both ends, float32 of the shape of the scales.
     """
     quantization_error = QuantizationError(stats, spec)
-    error, signal = quantization_error.mean_square(amax), quantization_error.signal
-    if error == 0:
-        return float("inf")
-    return 10 * float(np.log10(signal / error)) if signal > 0 else float("-inf")
+    return signal_to_noise(quantization_error.signal, quantization_error.mean_square(amax))
 
 
 class QuantizationError:

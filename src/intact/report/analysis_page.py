@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from math import isfinite, log10
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from intact.report.histogram_panel import Panel, curve
 from intact.report.html_page import Page, short, write_page
 from intact.report.table import Cell, ReportTable
+from intact.signal_to_noise import signal_to_noise
 
 if TYPE_CHECKING:
     from intact.ptq.analysis import Sensitivity, SensitivityAnalysis
@@ -57,7 +58,7 @@ def page_of(analysis: SensitivityAnalysis, model: str) -> Page:
 
 def decibels(error: float) -> str:
     """Return a relative squared error as a signal to noise ratio."""
-    return f"{-10 * log10(error):.1f} dB" if error > 0 else "no error"
+    return f"{signal_to_noise(1.0, error):.1f} dB" if error > 0 else "no error"
 
 
 def _summary(analysis: SensitivityAnalysis) -> str:

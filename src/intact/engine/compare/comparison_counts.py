@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import log10
 
 import numpy as np
 from numpy.typing import NDArray
+
+from intact.signal_to_noise import signal_to_noise
 
 ROUNDING = 1e-3
 """Steps from a rounding boundary within which a layer in float may fall on the other side of it."""
@@ -68,9 +69,7 @@ class Distance(Counts):
     @property
     def decibels(self) -> float:
         """Signal to noise ratio; infinite where all numbers are equal."""
-        if not self.noise:
-            return float("inf")
-        return 10 * log10(self.signal / self.noise) if self.signal else float("-inf")
+        return signal_to_noise(self.signal, self.noise)
 
     def include(self, other: Distance) -> None:
         """Count the elements of another distance as well."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from intact.ort.policies import Policy
 from intact.ort.trials.largest_scores import LargestScores, is_distribution
+from intact.signal_to_noise import signal_to_noise
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -54,10 +55,7 @@ class OutputErrors:
 
     def decibels_at(self, level: float) -> float:
         """Return signal to noise in dB of an output whose mean square is `level` where it is less here."""
-        signal = max(self.signal, level * self.elements)
-        if self.noise == 0:
-            return math.inf
-        return 10 * math.log10(signal / self.noise) if signal > 0 else -math.inf
+        return signal_to_noise(max(self.signal, level * self.elements), self.noise)
 
     @property
     def agreement(self) -> float | None:

@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from math import isfinite, log10
+from math import isfinite
 from typing import Any, Literal
 
 from intact.atomic import replacing
 from intact.calib import Histogram
+from intact.signal_to_noise import signal_to_noise
 
 VERSION = 1
 """Of the JSON file."""
@@ -152,4 +153,4 @@ class SensitivityAnalysis:
 
 def _db(error: float) -> float | None:
     """Return a relative squared error as a ratio; None of no error."""
-    return -10 * log10(error) if error > 0 else None
+    return signal_to_noise(1.0, error) if error > 0 else None

@@ -95,15 +95,7 @@ def write_nbits(names: Namer, layer: LinearLayer, weights: BlockWeights, accurac
     Raises:
         UnsupportedError: MatMulNBits has no such grid.
     """
-    node_name, scaled = layer.node.name or "", _scale_by_alpha(weights, layer)
-
-    def insert_product(insert: Inserter, x: Value, bias: NDArray | None) -> Value:
-        return insert_nbits(
-            insert, x, scaled, bias, layer.weight.name or node_name, accuracy_level,
-            name=node_name, like=layer.node.outputs[0],
-        )  # fmt: skip
-
-    _replace_product(names, layer, insert_product)
+    _put_nbits(names, layer, *_nbits_of(_scale_by_alpha(weights, layer), accuracy_level))
 
 
 def copy_nbits(names: Namer, layer: LinearLayer, written: Node) -> None:
@@ -119,7 +111,14 @@ def copy_nbits(names: Namer, layer: LinearLayer, written: Node) -> None:
         for name, value in zip(_NBITS_INPUTS, written.inputs[1:], strict=False)
         if value is not None and value.const_value is not None
     }  # fmt: skip
-    node_name, attributes = layer.node.name or "", vars(ops.MatMulNBits.of(written))
+    _put_nbits(names, layer, inputs, vars(ops.MatMulNBits.of(written)))
+
+
+def _put_nbits(
+    names: Namer, layer: LinearLayer, inputs: Mapping[str, NDArray], attributes: Mapping[str, int]
+) -> None:
+    """Replace a layer by a MatMulNBits with these constants and attributes."""
+    node_name = layer.node.name or ""
 
     def insert_product(insert: Inserter, x: Value, bias: NDArray | None) -> Value:
         return _insert_nbits(
@@ -207,10 +206,15 @@ def insert_nbits(
     Raises:
         UnsupportedError: MatMulNBits has no such grid.
     """
+    inputs, attributes = _nbits_of(weights, accuracy_level)
+    return _insert_nbits(insert, x, inputs, bias, stem, attributes, name=name, like=like)
+
+
+def _nbits_of(weights: BlockWeights, accuracy_level: int) -> tuple[dict[str, NDArray], dict[str, int]]:
+    """Return the constants and the attributes of a MatMulNBits of weights."""
     inputs, attributes = nbits_inputs(weights)
     inputs["scales"] = inputs["scales"].astype(weights.scales.dtype)
-    attributes["accuracy_level"] = accuracy_level
-    return _insert_nbits(insert, x, inputs, bias, stem, attributes, name=name, like=like)
+    return inputs, attributes | {"accuracy_level": accuracy_level}
 
 
 _NBITS_ATTRIBUTES = ("accuracy_level", "K", "N", "bits", "block_size")

@@ -15,6 +15,7 @@ from intact.ptq.data.parallel_runs import THREADS, in_order
 from intact.ptq.measure.holdout_samples import HoldoutSample
 from intact.ptq.measure.measured_outputs import outputs_to_measure
 from intact.ptq.measure.top1_margin import Top1Agreement, Top1Reference, top1_references
+from intact.signal_to_noise import signal_to_noise
 
 OutputParts = tuple[int, tuple[int, ...]]
 """(axis, sizes along it) of the parts of an output."""
@@ -197,18 +198,17 @@ def relative_error(errors: Errors, squares: Errors | None = None) -> float:
 
 def sqnr(errors: Errors) -> dict[str, float]:
     """Return the signal to quantization noise ratio of every output in dB; inf where nothing is lost."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {
-            name: float(10 * np.log10(square.sum() / error.sum())) if error.any() else float("inf")
-            for name, (error, square) in errors.items()
-        }
+    return {
+        name: signal_to_noise(float(square.sum()), float(error.sum()))
+        for name, (error, square) in errors.items()
+    }
 
 
 def lowest_sqnr(errors: Errors) -> float:
     """Return the lowest of these ratios over the parts of all outputs, in dB; inf where none has a signal."""
     ratios = [e / s for error, square in errors.values() for e, s in zip(error, square, strict=True) if s > 0]
-    largest = max(ratios, default=0.0)
-    return float(-10 * np.log10(largest)) if largest > 0 else float("inf")
+    largest = float(max(ratios, default=0.0))
+    return signal_to_noise(1.0, largest if largest > 0 else 0.0)
 
 
 def parts_of(model: Model, inner: Collection[str] = ()) -> dict[str, OutputParts]:

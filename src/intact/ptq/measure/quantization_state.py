@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.calib import Calibration, Range
-from intact.graph import Model
+from intact.graph import Model, prune
 from intact.placement import Placement
 from intact.ptq.measure.holdout_halves import HoldoutHalf
 from intact.ptq.measure.holdout_samples import HoldoutSample
@@ -158,6 +158,11 @@ class State:
         return replace(
             self, model=model, traced_model=model if self.has_run else self.traced_model, input_means=means
         )
+
+    def with_note(self, note: str) -> State:
+        """Return the state of a model that was changed in place: without what nobody reads, and the note."""
+        prune(self.model)
+        return replace(self, notes=(*self.notes, note))
 
     @property
     def activations(self) -> list[Target]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from math import inf, log2, log10
+from math import inf, log2
 from typing import NamedTuple
 
 from intact.ptq.analysis.partial_quantization import grids_of
@@ -23,6 +23,7 @@ from intact.ptq.mixed.int16_inputs import WideUnits
 from intact.ptq.mixed.predicted_time import PredictedTime
 from intact.ptq.scope.quantization_targets import Read
 from intact.ptq.stages.int16_activations import Unit
+from intact.signal_to_noise import signal_to_noise
 
 Form = str
 """A format that a unit can have: "16 bits" or "float" in `float_budget`."""
@@ -73,7 +74,7 @@ class UnitGroup:
         units = "this tensor" if len(self.units) == 1 else f"{len(self.units)} neighbours"
         return (
             f"chosen by {by}: with 8 bits an output has {least:.1f} dB, with {units} alone in 8 bits "
-            f"{-10 * log10(self.error):.1f} dB; about {self.forms[form].time:.1%} more time"
+            f"{signal_to_noise(1.0, self.error):.1f} dB; about {self.forms[form].time:.1%} more time"
         )
 
 

@@ -23,7 +23,7 @@ from intact.calib import (
     configurations,
 )
 from intact.errors import CalibrationError, IntactError, QuantValueError
-from intact.graph import Constants, Mark, Value
+from intact.graph import Constants, Graph, Mark, Value
 from intact.ptq.scope.preset_grids import PresetCandidates
 from intact.ptq.scope.quantization_targets import Key, Target
 from intact.ptq.scope.settings import WEIGHT_ONLY
@@ -260,16 +260,21 @@ class QuantizedWeight:
         return np.asarray((numerics.to_float32(self.array) + self.rounding_error).astype(self.array.dtype))
 
 
-def weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWeight:
-    """Return the weight that `target` names.
+def weights_of(graph: Graph, targets: Sequence[Target]) -> tuple[QuantizedWeight, ...]:
+    """Return the weights that `targets` name.
 
     Args:
-        target: Of the role "weight".
-        constants: Of the graph.
-        value: The constant.
+        graph: The main graph of the model.
+        targets: Of the role "weight".
     Raises:
-        IntactError: It does not fit its grid; names it.
+        IntactError: One does not fit its grid; names it.
     """
+    constants, values = Constants(graph), {value.name: value for value in graph.initializers.values()}
+    values |= {value.name: value for node in graph for value in node.outputs}
+    return tuple(_weight_of(target, constants, values[target.site.value]) for target in targets)
+
+
+def _weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWeight:
     array, spec = constants(value), weight_spec(target)
     assert array is not None, "placement calls constants weights"
     bits = None if target.format in WEIGHT_ONLY else target.settings.scale_bits

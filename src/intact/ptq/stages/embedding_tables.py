@@ -8,13 +8,12 @@ the tables: hold-out samples have the outputs of the float model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.formats import nbits_inputs
-from intact.graph import Constants, Namer, Node, Value, inserter_at, is_op, ops, prune, take_place
+from intact.graph import Constants, Namer, Node, Value, inserter_at, is_op, ops, take_place
 from intact.numerics import BlockWeights
 from intact.patterns import is_fitting
 from intact.ptq.blocks import BlockFormat
@@ -46,11 +45,11 @@ def write_embedding_tables(state: State) -> State | None:
             continue
         _write_gathers(names, readers, weights)
         written += 1
-    if not written:
-        return None
-    prune(state.model)
-    note = f"{written} embedding tables became int8 codes in blocks along their rows"
-    return replace(state, notes=(*state.notes, note))
+    return (
+        state.with_note(f"{written} embedding tables became int8 codes in blocks along their rows")
+        if written
+        else None
+    )
 
 
 def _large_tables(state: State) -> Iterator[tuple[Value, list[Node]]]:

@@ -10,22 +10,18 @@ from numpy.typing import NDArray
 
 from intact import graph
 from intact.calib import Ends
-from intact.graph import Constants, Inserter, Mark, Model, Namer, Pair, set_initializer
+from intact.graph import Inserter, Mark, Model, Namer, Pair, set_initializer
 from intact.numerics import store
 from intact.ptq.measure.quantization_state import State, StoredScale
-from intact.ptq.scope.quantization_ranges import QuantizedWeight, Ranges, grid_of, make_mark, weight_of
+from intact.ptq.scope.quantization_ranges import QuantizedWeight, Ranges, grid_of, make_mark, weights_of
 from intact.ptq.scope.quantization_targets import Target
 from intact.spec import QuantSpec
 
 
 def with_weights(state: State) -> State:
     """Read every weight that is to be quantized, in the order of its targets."""
-    constants = Constants(state.model.graph)
-    values = {v.name: v for v in state.model.graph.initializers.values()}
-    values |= {v.name: v for node in state.model.graph for v in node.outputs}
     chosen = [target for target in state.targets if target.site.role == "weight"]
-    weights = [weight_of(target, constants, values[target.site.value]) for target in chosen]
-    return replace(state, weights=tuple(weights))
+    return replace(state, weights=weights_of(state.model.graph, chosen))
 
 
 def with_pairs(state: State) -> State:

@@ -10,10 +10,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from intact.graph import FORMAT_OPSETS, REASON_KEY, Constants, Model, Node, ops, upgrade_opset
+from intact.graph import FORMAT_OPSETS, REASON_KEY, Model, Node, ops, upgrade_opset
 from intact.placement import Layer
 from intact.ptq.measure.quantization_state import State
-from intact.ptq.scope.quantization_ranges import QuantizedWeight, weight_of
+from intact.ptq.scope.quantization_ranges import QuantizedWeight, weights_of
 from intact.ptq.scope.quantization_targets import Key, Target
 from intact.ptq.scope.settings import Bits16
 
@@ -154,19 +154,11 @@ def widen(state: State, why: Mapping[Unit, str]) -> State:
 
 def _weights(state: State, targets: Sequence[Target]) -> tuple[QuantizedWeight, ...]:
     """Return the weights of `targets`: those of `state`, and new ones for widened targets."""
-    weights_so_far = dict(
-        zip((t for t in state.targets if t.site.role == "weight"), state.weights, strict=True)
-    )
-    constants = Constants(state.model.graph)
-    values = {v.name: v for v in state.model.graph.initializers.values()}
-    values |= {v.name: v for node in state.model.graph for v in node.outputs}
-    return tuple(
-        weights_so_far[target]
-        if target in weights_so_far
-        else weight_of(target, constants, values[target.site.value])
-        for target in targets
-        if target.site.role == "weight"
-    )
+    weights = dict(zip((t for t in state.targets if t.site.role == "weight"), state.weights, strict=True))
+    chosen = [target for target in targets if target.site.role == "weight"]
+    added = [target for target in chosen if target not in weights]
+    weights |= zip(added, weights_of(state.model.graph, added), strict=True)
+    return tuple(weights[target] for target in chosen)
 
 
 def _widen_targets(targets: Sequence[Target], why: Mapping[Unit, str]) -> Iterator[Target]:

@@ -7,12 +7,11 @@ large. The codes behind a DequantizeLinear mean the same floats, bit for bit.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from intact.graph import Inserter, Namer, StoredCodes, Value, codes_behind, prune
+from intact.graph import Inserter, Namer, StoredCodes, Value, codes_behind
 from intact.ptq.measure.quantization_state import State
 
 LEAST_BYTES = 2**12
@@ -31,11 +30,11 @@ def store_codes_again(state: State) -> State | None:
             continue
         _replace(state, value, stored, names)
         written += 1
-    if not written:
-        return None
-    prune(state.model)
-    note = f"{written} weights that stay in float keep the codes that they came in"
-    return replace(state, notes=(*state.notes, note))
+    return (
+        state.with_note(f"{written} weights that stay in float keep the codes that they came in")
+        if written
+        else None
+    )
 
 
 def _replace(state: State, value: Value, stored: StoredCodes, names: Namer) -> None:

@@ -16,6 +16,7 @@ from intact.calib import METHODS, Calibration
 from intact.errors import QuantValueError
 from intact.limits import THREADS
 from intact.progress import Progress
+from intact.signal_to_noise import signal_to_noise
 from intact.spec import QuantSpec
 from intact.torch.graph_mode import quantize
 from intact.torch.qdq.export import ExportReport, export
@@ -244,5 +245,5 @@ def _tracker(shown: bool) -> Any:
 
 
 def _sqnr(expected: Tensor, got: Tensor) -> float:
-    error = (got.double() - expected.double()).square().sum()
-    return float(10 * torch.log10(expected.double().square().sum() / error))
+    noise = (got.double() - expected.double()).square().sum()
+    return signal_to_noise(float(expected.double().square().sum()), float(noise))

@@ -11,7 +11,7 @@ from intact.engine.lower.base.block_constants import hold_blocks
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.rule import who
 from intact.engine.lower.rules.elements.dynamic_quantize import quantize_whole
-from intact.engine.lower.rules.products.recurrent import lengths_of, output_of, state_of
+from intact.engine.lower.rules.products.recurrent import tensors_around
 from intact.engine.steps import BlockLinear, DynamicRecurrent
 from intact.engine.steps.products.dynamic_conv import MIDDLE, MOST_TERMS
 from intact.graph import Node, input_of, ops
@@ -49,17 +49,13 @@ def lower_dynamic_lstm(builder: PlanBuilder, node: Node) -> None:
         raise NoMatch("its weights do not belong to its directions and gates")
     x = _project_inputs(builder, node, inputs)
     name = node.name or ""
-    h, c = (state_of(builder, node, index) for index in (5, 6))
-    lengths = lengths_of(builder, input_of(node, 4))
-    y, last_h, last_c = (*(output_of(builder, value) for value in node.outputs), "", "")[:3]
-    if not (y or last_h or last_c):
-        raise NoMatch("nobody reads what it makes")
+    tensors = tensors_around(builder, node)
     zeros = states.zero_points
     step = DynamicRecurrent(
         *who(node), builder.hold(f"{name}.states", states.codes),
         builder.hold(f"{name}.states.scales", states.scales),
         "" if (zeros == MIDDLE).all() else builder.hold(f"{name}.states.zero_points", zeros),
-        x=x, reverse=op.reverse_flags, h=h, c=c, lengths=lengths, y=y, last_h=last_h, last_c=last_c,
+        x=x, reverse=op.reverse_flags, **tensors,
     )  # fmt: skip
     builder.add(step, node)
 

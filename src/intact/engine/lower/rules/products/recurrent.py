@@ -7,6 +7,7 @@ have 16 bits (N62).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,14 +52,10 @@ def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
     name = node.name or ""
     weight = builder.hold(f"{name}.states", layer.states)
     bias = "" if layer.apart is None else builder.hold(f"{name}.states.bias", layer.apart)
-    h, c = (state_of(builder, node, index) for index in (5, 6))
-    lengths = lengths_of(builder, input_of(node, 4))
-    y, last_h, last_c = (*(output_of(builder, value) for value in node.outputs), "", "")[:3]
-    if not (y or last_h or last_c):
-        raise NoMatch("nobody reads what it makes")
+    tensors = tensors_around(builder, node)
     step = Recurrent(
-        *who(node), weight, layer.cell, bias, x=projected, reverse=layer.op.reverse_flags, h=h, c=c,
-        lengths=lengths, y=y, last_h=last_h, last_c=last_c, batch_first=bool(layer.op.layout),
+        *who(node), weight, layer.cell, bias, x=projected, reverse=layer.op.reverse_flags,
+        batch_first=bool(layer.op.layout), **tensors,
     )  # fmt: skip
     builder.add(step, node)
 
@@ -147,7 +144,21 @@ def _epilogue(
     return Epilogue(builder.hold(f"{node.name}.multiplier", multiplier), bias)
 
 
-def state_of(builder: PlanBuilder, node: Node, index: int) -> str:
+def tensors_around(builder: PlanBuilder, node: Node) -> dict[str, Any]:
+    """Return the states and lengths that a layer reads and the outputs that it writes, by the step's fields.
+
+    Raises:
+        NoMatch: Nobody reads what it makes, or its lengths are no tensor of int32.
+    """
+    h, c = (_state_of(builder, node, index) for index in (5, 6))
+    lengths = _lengths_of(builder, input_of(node, 4))
+    y, last_h, last_c = (*(_output_of(builder, value) for value in node.outputs), "", "")[:3]
+    if not (y or last_h or last_c):
+        raise NoMatch("nobody reads what it makes")
+    return {"h": h, "c": c, "lengths": lengths, "y": y, "last_h": last_h, "last_c": last_c}
+
+
+def _state_of(builder: PlanBuilder, node: Node, index: int) -> str:
     """Return the first state; "" where it is 0 everywhere."""
     value = input_of(node, index)
     array = builder.constants(value)
@@ -156,7 +167,7 @@ def state_of(builder: PlanBuilder, node: Node, index: int) -> str:
     return builder.either(value)
 
 
-def lengths_of(builder: PlanBuilder, value: Value | None) -> str:
+def _lengths_of(builder: PlanBuilder, value: Value | None) -> str:
     """Return the tensor of the lengths of sequences, or a constant in its place; "" for none."""
     if value is None:
         return ""
@@ -168,7 +179,7 @@ def lengths_of(builder: PlanBuilder, value: Value | None) -> str:
     return tensor.name
 
 
-def output_of(builder: PlanBuilder, value: Value) -> str:
+def _output_of(builder: PlanBuilder, value: Value) -> str:
     """Return the tensor of an output; "" where nobody reads it."""
     if not value.name or not (value.uses() or value.is_graph_output()):
         return ""
