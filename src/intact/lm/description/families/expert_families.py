@@ -16,9 +16,12 @@ from intact.lm.description.families.dense_families import (
     replace_fields,
 )
 
-_SHARED = {
-    f"shared_{role}": f"{LAYER}mlp.shared_experts.{role}_proj" for role in ("gate", "up", "down")
-}  # fmt: skip
+
+def _shared_in(module: str) -> dict[str, str]:
+    """Return the names of the shared experts' matrices, which are those of this module of the MLP."""
+    return {f"shared_{role}": f"{LAYER}mlp.{module}.{role}_proj" for role in ("gate", "up", "down")}
+
+
 _BLOCK_SPARSE = {
     "router": f"{LAYER}block_sparse_moe.gate",
     **{f"expert_{role}": f"{LAYER}block_sparse_moe.experts.{{}}.{name}"
@@ -36,8 +39,9 @@ _GLM_EXPERTS = {
     "routed_scaling_factor": 1.0,
 }  # fmt: skip
 _SIGMOID: dict[str, Any] = {
-    "scores": "sigmoid", "has_correction": True, "normalizes": "norm_topk_prob",
-    "scale": "routed_scaling_factor", "has_groups": True, "shared": "n_shared_experts",
+    "count": ("n_routed_experts", "num_local_experts"), "scores": "sigmoid", "has_correction": True,
+    "normalizes": "norm_topk_prob", "scale": "routed_scaling_factor", "has_groups": True,
+    "shared": "n_shared_experts",
 }  # fmt: skip
 
 _LATENT = {
@@ -59,7 +63,7 @@ EXPERT_FAMILIES = (
             "max_position_embeddings": 4096, "num_key_value_heads": 128,
         }, fixed=_NO_BIASES, unread=_UNREAD, latent=_LATENT,
         experts=ExpertFamily(
-            ("n_routed_experts", "num_local_experts"), usual={
+            usual={
                 "n_routed_experts": 256, "n_shared_experts": 1, "n_group": 8, "topk_group": 4,
                 "routed_scaling_factor": 2.5, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
                 "first_k_dense_replace": 3, "norm_topk_prob": True,
@@ -73,10 +77,9 @@ EXPERT_FAMILIES = (
             "q_lora_rank": 768, "qk_nope_head_dim": 192, "v_head_dim": 256,
         },
         experts=ExpertFamily(
-            ("n_routed_experts", "num_local_experts"), usual={
-                "n_routed_experts": 64, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
-                "routed_scaling_factor": 1.8, "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
-                "first_k_dense_replace": 1, "norm_topk_prob": True,
+            usual=_GLM_EXPERTS | {
+                "n_routed_experts": 64, "routed_scaling_factor": 1.8, "num_experts_per_tok": 4,
+                "moe_intermediate_size": 1536, "first_k_dense_replace": 1, "norm_topk_prob": True,
             }, layers="types", **_SIGMOID,
         ),
     ),
@@ -133,7 +136,7 @@ EXPERT_FAMILIES = (
         "qwen2_moe", "Qwen2Moe",
         replace_fields(QWEN, "head_dim", num_key_value_heads=16, attention_bias=True),
         attention_biases=frozenset("qkv"), own_names={"attention_bias": "qkv_bias"},
-        tensors={role: name.replace("shared_experts", "shared_expert") for role, name in _SHARED.items()},
+        tensors=_shared_in("shared_expert"),
         experts=ExpertFamily(
             ("num_experts",), normalizes="norm_topk_prob", shared="shared_expert_intermediate_size",
             gates_shared=True, layers="steps", usual=_QWEN_EXPERTS | {
@@ -205,7 +208,7 @@ EXPERT_FAMILIES = (
         tensors={
             "q_norm": f"{LAYER}self_attn.query_layernorm", "k_norm": f"{LAYER}self_attn.key_layernorm",
             "router": f"{LAYER}mlp.gate.wg",
-            **{role: name.replace("shared_experts", "shared_mlp") for role, name in _SHARED.items()},
+            **_shared_in("shared_mlp"),
         },
         experts=ExpertFamily(
             ("num_experts", "num_local_experts"), "moe_topk", inner="intermediate_size",
@@ -219,7 +222,7 @@ EXPERT_FAMILIES = (
         }, rotary_share=0.5, has_partial_rotary=True, qk_norm="head", attention_biases=frozenset("qkv"),
         unread=("num_nextn_predict_layers", "num_mtp_layers"),
         experts=ExpertFamily(
-            ("n_routed_experts", "num_local_experts"), usual=_GLM_EXPERTS | {
+            usual=_GLM_EXPERTS | {
                 "num_experts_per_tok": 8, "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
                 "norm_topk_prob": True,
             }, layers="first", **_SIGMOID,
@@ -232,7 +235,7 @@ EXPERT_FAMILIES = (
         }, own_names={"intermediate_size": "moe_intermediate_size"}, rope_base=1e6,
         has_partial_rotary=True, attention_biases=frozenset("qkv"),
         experts=ExpertFamily(
-            ("n_routed_experts", "num_local_experts"), usual=_GLM_EXPERTS | {
+            usual=_GLM_EXPERTS | {
                 "num_experts_per_tok": 8, "moe_intermediate_size": 1280, "norm_topk_prob": True,
             }, **_SIGMOID,
         ),
@@ -242,7 +245,7 @@ EXPERT_FAMILIES = (
             "num_key_value_heads": 32, "attention_bias": False, "max_window_layers": 62,
         }, qk_norm="head",
         experts=ExpertFamily(
-            ("n_routed_experts", "num_local_experts"), usual={
+            usual={
                 "n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.0, "moe_intermediate_size": 1408,
                 "first_k_dense_replace": 0, "norm_topk_prob": False,
             }, layers="first", **_SIGMOID,
@@ -255,7 +258,7 @@ EXPERT_FAMILIES = (
         }, rope_base=11158840.0, qk_norm="head", unread=("enable_moe_fp32_combine",),
         tensors={
             "router": f"{LAYER}mlp.router.gate", "correction": f"{LAYER}mlp.expert_bias",
-            **{role: name.replace("shared_experts", "shared_mlp") for role, name in _SHARED.items()},
+            **_shared_in("shared_mlp"),
         },
         experts=ExpertFamily(
             ("num_experts", "num_local_experts"), scores="sigmoid", has_correction=True,
