@@ -45,11 +45,6 @@ class Codes:
         return 128 if self.stored_range[0] < 0 else 0
 
     @property
-    def byte_range(self) -> tuple[int, int]:
-        """Ends of what its producer can write, as bytes."""
-        return self.low + self.offset, self.high + self.offset
-
-    @property
     def spec(self) -> QuantSpec:
         """The codes as `numerics` describes them."""
         return QuantSpec(INT8 if self.signed else UINT8, symmetric=self.zero_point == 0)
