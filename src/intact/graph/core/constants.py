@@ -157,8 +157,10 @@ def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
 
 def foldable(node: ir.Node) -> bool:
     """Return whether the outputs of `node` are computed where its inputs are constant."""
-    is_evaluable = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not subgraphs(node)
-    return is_evaluable and not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
+    is_evaluable = node.domain == "" and node.op_type not in _NEVER_CONSTANT
+    if not is_evaluable or (node.attributes.data and subgraphs(node)):
+        return False
+    return not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
 
 
 def _is_large(shape: ir.Shape | None) -> bool:

@@ -132,6 +132,8 @@ def _roundings(graphs: list[ir.Graph], narrow: ir.DataType) -> set[ir.Value]:
     rounded = set[ir.Value]()
     for graph in graphs:
         for node in graph:
+            if node.op_type not in ("GroupQueryAttention", "Cast"):
+                continue
             if is_op(node, "GroupQueryAttention", domain=ops.NarrowGroupQueryAttention.domain):
                 caches = (*node.inputs[3:5], *node.outputs[1:3])
                 rounded |= {cache for cache in caches if cache is not None}

@@ -135,6 +135,8 @@ class ExactMode(TorchFunctionMode):
 
 def _usual_form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments with the input in front, and without an `out` that is None."""
+    if not kwargs:
+        return args, kwargs
     first = (kwargs["input"],) if not args and "input" in kwargs else ()
     left_out = {"input"} if first else set()
     left_out |= {"out"} if kwargs.get("out", first) is None else set()

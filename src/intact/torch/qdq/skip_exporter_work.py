@@ -38,9 +38,13 @@ def _match_rules_by_operator() -> Iterator[None]:
     """Try a rule only at nodes whose operator its pattern ends with."""
 
     def wrap(original: Any) -> Any:
+        last_operators: dict[Any, Any] = {}  # by rule: each is asked of every node
+
         def try_rewrite(rule: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
-            last = last_pattern_node(rule)
-            return original(rule, model, graph, node, **options) if last.op.matches(node.op_type) else None
+            last = last_operators.get(rule)
+            if last is None:
+                last = last_operators[rule] = last_pattern_node(rule).op
+            return original(rule, model, graph, node, **options) if last.matches(node.op_type) else None
 
         return try_rewrite
 

@@ -113,6 +113,7 @@ def values_of(dims: Iterable[Dim], sizes: Mapping[str, int], where: str) -> tupl
     return tuple(values)
 
 
+@lru_cache(maxsize=4096)
 def names_in(dim: Dim) -> frozenset[str]:
     """Return the names of free sizes in a size: none of a number, itself of a name."""
     return frozenset(_names(_tree(dim)))
