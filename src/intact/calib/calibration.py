@@ -145,9 +145,14 @@ class Calibration(MutableMapping[str, Stats]):
     def amax(
         self, spec: QuantSpec | Mapping[str, QuantSpec], method: str = "max", **options: Any
     ) -> dict[str, NDArray[np.float32]]:
-        """Return amax of every tensor; arguments, errors and warnings as for `ranges`, symmetric grids
-        only.
+        """Return amax of every tensor; errors and warnings as for `ranges`.
 
+        Args:
+            spec: A symmetric grid for all tensors, or one for each by name.
+            method: As for `amax_of`.
+            options: Of the method.
+        Returns:
+            By name: float32 of the shape of the tensor's scales, () or [channels].
         Raises:
             CalibrationError: A grid is asymmetric; names the tensor.
             IntactError: As for `range_of`.

@@ -77,6 +77,11 @@ def range_of(
     - "mse": the range of the smallest expected squared error on the real grid, zero point included.
     - "entropy": either side of 0 apart, with as many codes as fall to its part of [min, max].
 
+    Args:
+        stats: A `Range`, which "max" alone can use, or a `Histogram`.
+        spec: The grid; the axes of its scales are those of the statistics.
+        method: One of these.
+        options: Of the method, for example `percentile`.
     Returns:
         (rmin, rmax), float32, granule shape. For a symmetric grid (-amax, amax), unsigned (0, amax). The
         range need not contain 0: `numerics.affine_from_range` widens it.

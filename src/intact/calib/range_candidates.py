@@ -130,7 +130,13 @@ def configurations(
 def configuration(
     candidates: Mapping[Key, Candidates], methods: Mapping[Key, str], name: str
 ) -> dict[Key, ChosenRange]:
-    """Return the ranges of all tensors for the configuration `name`, see `configurations`."""
+    """Return the ranges of all tensors for one configuration.
+
+    Args:
+        candidates: Of each tensor.
+        methods: The method of each tensor, "auto" where the configuration chooses.
+        name: One of the names that `configurations` gives.
+    """
     if name != LEAST_ERROR:
         return by_method(candidates, methods, name)
     return {

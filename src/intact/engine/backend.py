@@ -83,7 +83,12 @@ class Backend(Protocol):
         """
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Run once and return every tensor, in ONNX's order of axes: codes as int8 or uint8."""
+        """Run once and return every tensor, by name, in ONNX's order of axes: codes as int8 or uint8.
+
+        Args:
+            plan: The plan.
+            inputs: Dense arrays of its inputs, by name.
+        """
 
 
 @runtime_checkable

@@ -318,8 +318,12 @@ class Engine:
             return self.backend.tap(self.plan_for(_shapes(arrays), arrays), arrays)
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]], values: Arrays | None = None) -> Plan:
-        """Return the plan that runs inputs of these shapes and values: `plan`, or one specialized for
-        them."""
+        """Return the plan that runs inputs of these shapes and values: `plan`, or one specialized for them.
+
+        Args:
+            shapes: Sizes of every input, by name.
+            values: What the inputs hold that decide sizes or branches; None: there are none such.
+        """
         return self._plans.at(self._sizes(shapes), self._plans.deciding(values or {}))
 
     def _sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Shape]:

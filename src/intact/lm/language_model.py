@@ -257,6 +257,9 @@ class LanguageModel:
     def check_length(self, ids: list[int] | Sequence[int], max_tokens: int) -> Sequence[int]:
         """Return a prompt that fits with what is generated.
 
+        Args:
+            ids: Tokens of the prompt.
+            max_tokens: Tokens to generate behind it, at most.
         Raises:
             QuantValueError: It does not.
         """

@@ -81,6 +81,9 @@ class SequenceCache:
     def append_states(self, tokens: Tokens, sequence: int = 0) -> NDArray[np.float32]:
         """Append tokens to one sequence; return the hidden states behind each, float32 [tokens, hidden].
 
+        Args:
+            tokens: One or more.
+            sequence: Index of the sequence.
         Raises:
             QuantValueError: As `append`, or the model was saved before models had states.
         """
@@ -129,7 +132,11 @@ class SequenceCache:
         self.tokens[target] = self.tokens[source][:count]
 
     def swap(self, first: int, second: int) -> None:
-        """Exchange two sequences."""
+        """Exchange the tokens and states of two sequences.
+
+        Args:
+            first, second: Their indices; equal ones change nothing.
+        """
         short, long = sorted((first, second), key=lambda sequence: len(self.tokens[sequence]))
         if short == long:
             return
@@ -157,6 +164,9 @@ class SequenceCache:
     def rewind(self, prompt: Sequence[int], sequence: int = 0) -> int:
         """Forget the tokens of a sequence from the first on that a prompt does not have.
 
+        Args:
+            prompt: Tokens of the text that will follow.
+            sequence: Index of the sequence.
         Returns:
             Tokens of the prompt that need not run: all but the last, at most, behind which logits are wanted.
         """

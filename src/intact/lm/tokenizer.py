@@ -113,11 +113,21 @@ class Tokenizer:
         return [self.bos, *ids]
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """Return the text of tokens; `special`: with those that are no text."""
+        """Return the text of tokens.
+
+        Args:
+            tokens: From the beginning of a text.
+            special: Write tokens that are no text, too, such as the end of a turn.
+        """
         return str(_call(lambda: self._tokenizer.decode(list(tokens), skip_special_tokens=not special)))
 
     def decode_behind(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """Return the text of tokens that follow others: a blank in front of the first word stays."""
+        """Return the text of tokens that follow others: a blank in front of the first word stays.
+
+        Args:
+            tokens: Any.
+            special: As for `decode`.
+        """
         anchor = self._anchor
         if anchor is None:
             return self.decode(tokens, special=special)

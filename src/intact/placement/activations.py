@@ -29,7 +29,13 @@ class Activation:
 
 
 def activation_behind(view: View, profile: Profile, value: Value) -> Activation | None:
-    """Return the activation that is all that happens to `value`, where `profile` fuses it."""
+    """Return the activation that is all that happens to a value; None where there is none.
+
+    Args:
+        view: The graph.
+        profile: Which activations fuse.
+        value: Of the graph.
+    """
     if view.is_output(value) or value in view.read_by_subgraphs or not (readers := view.readers(value)):
         return None
     op = readers[0][0]

@@ -57,7 +57,12 @@ def in_other_runtimes(steps: Mapping[str, int]) -> str:
 
 
 def record_agreement(model: Model, placement: Placement) -> None:
-    """Record in a model's metadata, in place, how another runtime treats its float steps."""
+    """Record in a model's metadata, in place, how another runtime treats its float steps.
+
+    Args:
+        model: With Q/DQ pairs.
+        placement: That these make.
+    """
     steps = float_steps(model, placement)
     model.metadata_props[AGREEMENT_KEY] = f"INTact: {in_other_runtimes(steps)}."
 

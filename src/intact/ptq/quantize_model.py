@@ -208,8 +208,15 @@ def calibrate(
 ) -> Calibration:
     """Collect the statistics of every tensor that `quantize` would quantize; it takes them instead of data.
 
-    Arguments and errors as for `quantize`. Statistics of several runs merge exactly (`Calibration.merge`).
+    Statistics of several runs merge exactly (`Calibration.merge`).
 
+    Args:
+        source, data: As for `quantize`.
+        profile, include, exclude: Which tensors, as for `quantize`: give both the same.
+        num_batches: Take so many batches of the data at most.
+        batch_size: Run so many samples at once.
+        progress: Show a bar on standard error.
+        pool: Runs the batches; None: this process does.
     Raises:
         QuantValueError: The model has nothing to quantize, the data do not fit it, or an option is wrong.
         CalibrationError: A tensor holds NaN or infinities, or never had a value.

@@ -139,7 +139,14 @@ class QuantizedModel:
         return graph.to_proto(self.model)
 
     def save(self, path: str | os.PathLike[str], *, external: bool | None = None) -> None:
-        """Write the file: whole or not at all, the same bytes for the same work; see `intact.graph.save`."""
+        """Write the file: whole or not at all, the same bytes for the same work; see `intact.graph.save`.
+
+        Args:
+            path: Of the file.
+            external: Put weights above 1 KiB into a file beside it; None: only where they exceed 2 GiB.
+        Raises:
+            FileAccessError: The path cannot be written; an old file stays as it is.
+        """
         graph.save(self.model, path, external=external)
 
     def explain(self) -> list[dict[str, Any]]:
@@ -188,7 +195,12 @@ def layers_of(result: QuantizedModel) -> Counter[str]:
 
 
 def across(result: QuantizedModel, of: Callable[[QuantizedModel], Mapping[str, Value]]) -> dict[str, Value]:
-    """Collect a mapping of the main graph and of the branches under names that include the branch."""
+    """Collect a mapping of the main graph and of the branches under names that include the branch.
+
+    Args:
+        result: With its branches.
+        of: Gives the mapping of one of them.
+    """
     return {
         within(name, key): value for name, part in result.parts.items() for key, value in of(part).items()
     }

@@ -32,8 +32,11 @@ class ChatTemplates:
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def pick(self, name: str = "", *, has_tools: bool = False) -> str:
-        """Return the template of that name; "": the one that transformers takes.
+        """Return the source of a template.
 
+        Args:
+            name: Of the template; "": the one that transformers takes.
+            has_tools: Whether the conversation offers tools, for which a model may have its own template.
         Raises:
             QuantValueError: There is none.
         """

@@ -81,7 +81,12 @@ class TextEncoder:
         return np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
 
     def vector(self, ids: Sequence[int], pooling: str | None = None) -> Reals:
-        """Return the vector of a text's tokens, float32 [size]; arguments and errors as for `embed`."""
+        """Return the vector of a text's tokens, float32 [size]; errors as for `embed`.
+
+        Args:
+            ids: As `tokens` gives them.
+            pooling: As for `embed`.
+        """
         if self.is_reranker:
             raise UnsupportedError(
                 "embed",

@@ -113,6 +113,9 @@ def has_block_product(weights: BlockWeights, accuracy_level: int) -> bool:
 
     NORMATIVE.
 
+    Args:
+        weights: Shape [N, K].
+        accuracy_level: Of a MatMulNBits, 0 to 4; 4 asks for products of int8.
     Raises:
         QuantValueError: The level is none.
     """

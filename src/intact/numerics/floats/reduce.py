@@ -66,7 +66,12 @@ def sum_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals
 def mean_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
     """Compute ``fl32(sum_over(x) / n)``, a true division by the number of elements. NORMATIVE.
 
-    Args and errors are those of `sum_over`.
+    Args:
+        x: Floats of any shape; others become float32.
+        axes: Whose elements are taken together; negative ones count from the end.
+        keepdims: Leave these axes, of size 1.
+    Raises:
+        QuantValueError: As for `sum_over`.
 
     Rule N50.
     """
@@ -79,7 +84,12 @@ def mean_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Real
 def max_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
     """Return the largest element, plus 0: never -0. A NaN gives a NaN, no element minus infinity. NORMATIVE.
 
-    Args and errors are those of `sum_over`.
+    Args:
+        x: Floats of any shape; others become float32.
+        axes: Whose elements are taken together; negative ones count from the end.
+        keepdims: Leave these axes, of size 1.
+    Raises:
+        QuantValueError: As for `sum_over`.
 
     Rule N50.
     """
@@ -89,7 +99,12 @@ def max_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals
 def min_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
     """Return the smallest element, plus 0: never -0. A NaN gives a NaN, no element infinity. NORMATIVE.
 
-    Args and errors are those of `sum_over`.
+    Args:
+        x: Floats of any shape; others become float32.
+        axes: Whose elements are taken together; negative ones count from the end.
+        keepdims: Leave these axes, of size 1.
+    Raises:
+        QuantValueError: As for `sum_over`.
 
     Rule N50.
     """

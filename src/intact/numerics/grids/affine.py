@@ -74,8 +74,16 @@ def quantize_reciprocal(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, s
     `quantize`.
 
     Differs from `quantize` by one code, and only within a few ulp of a tie: x = 30, scale = 60/127 gives
-    63 here and 64 there. Arguments, result and errors as for `quantize`; a scale of 2**-128 or less, whose
-    reciprocal is beyond float32, is an error too.
+    63 here and 64 there.
+
+    Args:
+        x: Any shape; becomes float32.
+        scale, zero_point: Of the granule shape of `spec`.
+        spec: The grid.
+    Returns:
+        Codes of the shape of x, as `quantize` returns them.
+    Raises:
+        QuantValueError: As for `quantize`, or a scale is 2**-128 or less: its reciprocal is beyond float32.
 
     Source: TensorRT documentation, quantization schemes ("uses the reciprocal scale").
 
@@ -185,6 +193,10 @@ def representable_range(
 
 def store(q: ArrayLike, spec: QuantSpec) -> NDArray:
     """Convert codes of `quantize` to the storage dtype of their format: int8, uint4, float8_e4m3fn, ...
+
+    Args:
+        q: Codes of any shape.
+        spec: Their grid.
 
     Rule N3.
     """

@@ -12,8 +12,11 @@ Shape = tuple[int, ...]
 
 
 def normalize_axes(shape: Shape, spec: QuantSpec) -> tuple[int, ...]:
-    """Return the axes of `spec` as ascending indices into `shape`; negative ones count from the end.
+    """Return the axes of a grid as ascending indices; negative ones count from the end.
 
+    Args:
+        shape: Of the tensor.
+        spec: Its grid.
     Raises:
         QuantValueError: An axis is out of range or given twice.
 
@@ -32,7 +35,13 @@ def normalize_axes(shape: Shape, spec: QuantSpec) -> tuple[int, ...]:
 
 
 def granule_shape(shape: Shape, spec: QuantSpec) -> Shape:
-    """Shape of the scales of a tensor of `shape`: (), [channels...] or [..., blocks, ...].
+    """Return the shape of the scales of a tensor: (), [channels...] or [..., blocks, ...].
+
+    Args:
+        shape: Of the tensor.
+        spec: Its grid.
+    Raises:
+        QuantValueError: As for `normalize_axes`.
 
     Example:
         >>> granule_shape((64, 3, 7, 7), QuantSpec(axis=0))

@@ -32,7 +32,13 @@ def minmax(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the smallest and largest value of each granule. NORMATIVE.
 
-    Arguments and shape as for `absmax`. An empty granule gives (inf, -inf), the identity of a merge. A
+    Args:
+        x: Any shape; becomes float32.
+        axis: The axes of the scales, None for one of the whole tensor.
+    Returns:
+        Both of shape () or of the sizes of these axes.
+
+    An empty granule gives (inf, -inf), the identity of a merge. A
     zero comes out positive, because which of two zeros is the smaller depends on their order.
 
     Rule N10.

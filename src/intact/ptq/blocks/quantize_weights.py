@@ -60,7 +60,14 @@ class BlockQuantizedModel(BlockResult):
         return graph.to_proto(self.model)
 
     def save(self, path: str | os.PathLike[str], *, external: bool | None = None) -> None:
-        """Write the file: whole or not at all, the same bytes for the same work; see `intact.graph.save`."""
+        """Write the file: whole or not at all, the same bytes for the same work; see `intact.graph.save`.
+
+        Args:
+            path: Of the file.
+            external: Put weights above 1 KiB into a file beside it; None: only where they exceed 2 GiB.
+        Raises:
+            FileAccessError: The path cannot be written; an old file stays as it is.
+        """
         graph.save(self.model, path, external=external)
 
 

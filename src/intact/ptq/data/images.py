@@ -94,8 +94,11 @@ class Images:
         return paths
 
     def batches(self, inputs: Sequence[Input], batch_size: int) -> Iterator[Feeds]:
-        """Yield the images as feeds of the model's only input, `batch_size` at a time.
+        """Yield the images as feeds of the model's only input.
 
+        Args:
+            inputs: Of the model.
+            batch_size: Images of a feed; the last one may have fewer.
         Raises:
             QuantValueError: The model's input is no image of a known size; names it.
             CalibrationError: A file is damaged, or no image of 8 or 16 bits per channel; names it.

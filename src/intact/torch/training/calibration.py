@@ -102,8 +102,14 @@ class CalibrationResult:
         scale_bits: int | None = SHORT_BITS,
         **options: Any,
     ) -> Self:
-        """Choose all ranges again, by another method, without new data; arguments as for `calibrate`.
+        """Choose all ranges again, by another method, without new data.
 
+        Args:
+            method, weight_method: Of the ranges of activations and of weights, as for `calibrate`.
+            unsigned: Give activations without negative values unsigned codes.
+            correct_bias: As for `calibrate`.
+            scale_bits: Significant bits of scales; None: all of float32.
+            options: Of the method.
         Returns:
             This result.
         Raises:

@@ -68,7 +68,11 @@ class Epilogue:
         return self.divided or self.quotient != 1 or bool(self.gain or self.residual or self.slope)
 
     def check(self, checker: Checker, channels: int) -> None:
-        """Refuse an epilogue that does not fit a layer of so many channels."""
+        """Refuse an epilogue that does not fit a layer of so many channels.
+
+        Raises:
+            FileFormatError: Names the step and the field.
+        """
         behind = self.factors, self.offsets
         own = self.multiplier, self.bias, self.integer_bias, self.slope, self.gain, self.shift
         for name in (*own, *behind):
@@ -99,8 +103,14 @@ class Epilogue:
             run.write_real(y, values)
 
     def apply(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> NDArray[Any]:
-        """Apply the epilogue to sums: return codes, or floats, which y quantizes where a function made
-        them."""
+        """Return the codes of sums, or floats, which y quantizes where a function made them.
+
+        Args:
+            run: Has the constants and the residual.
+            y: The tensor that they are for.
+            acc: Integer sums.
+            axis: Of their channels.
+        """
         m = _channels(run.array(self.multiplier))
         bias = _channels(run.array(self.bias)) if self.bias else np.zeros((), np.float32)
         grid = run.grid(y)
