@@ -17,7 +17,7 @@ from intact.lm.description.families.dense_families import (
 )
 
 
-def _shared_in(module: str) -> dict[str, str]:
+def _names_of_shared_experts(module: str) -> dict[str, str]:
     """Return the names of the shared experts' matrices, which are those of this module of the MLP."""
     return {f"shared_{role}": f"{LAYER}mlp.{module}.{role}_proj" for role in ("gate", "up", "down")}
 
@@ -136,7 +136,7 @@ EXPERT_FAMILIES = (
         "qwen2_moe", "Qwen2Moe",
         replace_fields(QWEN, "head_dim", num_key_value_heads=16, attention_bias=True),
         attention_biases=frozenset("qkv"), own_names={"attention_bias": "qkv_bias"},
-        tensors=_shared_in("shared_expert"),
+        tensors=_names_of_shared_experts("shared_expert"),
         experts=ExpertFamily(
             ("num_experts",), normalizes="norm_topk_prob", shared="shared_expert_intermediate_size",
             gates_shared=True, layers="steps", usual=_QWEN_EXPERTS | {
@@ -208,7 +208,7 @@ EXPERT_FAMILIES = (
         tensors={
             "q_norm": f"{LAYER}self_attn.query_layernorm", "k_norm": f"{LAYER}self_attn.key_layernorm",
             "router": f"{LAYER}mlp.gate.wg",
-            **_shared_in("shared_mlp"),
+            **_names_of_shared_experts("shared_mlp"),
         },
         experts=ExpertFamily(
             ("num_experts", "num_local_experts"), "moe_topk", inner="intermediate_size",
@@ -258,7 +258,7 @@ EXPERT_FAMILIES = (
         }, rope_base=11158840.0, qk_norm="head", unread=("enable_moe_fp32_combine",),
         tensors={
             "router": f"{LAYER}mlp.router.gate", "correction": f"{LAYER}mlp.expert_bias",
-            **_shared_in("shared_mlp"),
+            **_names_of_shared_experts("shared_mlp"),
         },
         experts=ExpertFamily(
             ("num_experts", "num_local_experts"), scores="sigmoid", has_correction=True,
