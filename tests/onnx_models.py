@@ -79,3 +79,23 @@ def _infos(ports: Ports) -> Sequence[onnx.ValueInfoProto]:
         name: port if isinstance(port, tuple) else (TensorProto.FLOAT, port) for name, port in ports.items()
     }
     return [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in typed.items()]
+
+
+def uneven_products(width: int, layers: int) -> onnx.ModelProto:
+    """Build products with Relus between them, x to y [n, width].
+
+    One channel of the second's input is 60 times the others.
+    """
+    rng = np.random.default_rng(0)
+    nodes, weights, value = [], dict[str, Any](), "x"
+    for layer in range(layers):
+        weight = (rng.standard_normal((width, width)) / np.sqrt(width / 2)).astype(np.float32)
+        weight[:, 0] *= 60 if layer == 0 else 1
+        weight[0] /= 60 if layer == 1 else 1
+        weights[f"w{layer}"] = weight
+        result = "y" if layer == layers - 1 else f"h{layer}"
+        nodes.append(helper.make_node("MatMul", [value, f"w{layer}"], [result], name=f"/fc{layer}"))
+        if result != "y":
+            nodes.append(helper.make_node("Relu", [result], [f"r{layer}"], name=f"/relu{layer}"))
+        value = f"r{layer}"
+    return onnx_model(nodes, {"x": ["n", width]}, {"y": ["n", width]}, weights)

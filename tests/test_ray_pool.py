@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
-from tests.onnx_models import onnx_model
+from tests.onnx_models import uneven_products
 from tests.tuning.clocks import steady
 
 import intact
@@ -75,24 +74,6 @@ def test_jobs_of_one_process_come_in_order_and_are_drawn_as_they_are_done() -> N
     check_jobs(InProcess())
 
 
-def net(width: int = 16, layers: int = 3) -> onnx.ModelProto:
-    """Products with Relus between them; one channel of the second's input is 60 times the others."""
-    rng = np.random.default_rng(0)
-    nodes, weights, value = [], [], "x"
-    for layer in range(layers):
-        weight = (rng.standard_normal((width, width)) / np.sqrt(width / 2)).astype(np.float32)
-        weight[:, 0] *= 60 if layer == 0 else 1
-        weight[0] /= 60 if layer == 1 else 1
-        weights.append(numpy_helper.from_array(weight, f"w{layer}"))
-        result = "y" if layer == layers - 1 else f"h{layer}"
-        nodes.append(helper.make_node("MatMul", [value, f"w{layer}"], [result], name=f"/fc{layer}"))
-        if result != "y":
-            nodes.append(helper.make_node("Relu", [result], [f"r{layer}"], name=f"/relu{layer}"))
-        value = f"r{layer}"
-    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", width]) for name in "xy")
-    return onnx_model(nodes, [x], [y], weights)
-
-
 def data() -> np.ndarray:
     return np.random.default_rng(1).standard_normal((150, 16)).astype(np.float32)
 
@@ -100,8 +81,8 @@ def data() -> np.ndarray:
 def check_calibration(pool: JobPool, folder: Path) -> None:
     """The .calib files, and the files of a quantization that measures on what calibration keeps."""
     for name, item in (("here", None), ("there", pool)):
-        calibrate(net(), data(), progress=False, pool=item).save(folder / f"{name}.calib")
-        quantize(net(), data(), progress=False, pool=item).save(folder / f"{name}.onnx")
+        calibrate(uneven_products(16, 3), data(), progress=False, pool=item).save(folder / f"{name}.calib")
+        quantize(uneven_products(16, 3), data(), progress=False, pool=item).save(folder / f"{name}.onnx")
     for suffix in (".calib", ".onnx"):
         assert (folder / f"here{suffix}").read_bytes() == (folder / f"there{suffix}").read_bytes()
     bad = data()
@@ -109,7 +90,7 @@ def check_calibration(pool: JobPool, folder: Path) -> None:
     messages = []
     for item in (None, pool):
         with pytest.raises(intact.errors.CalibrationError) as raised:
-            calibrate(net(), bad, progress=False, pool=item)
+            calibrate(uneven_products(16, 3), bad, progress=False, pool=item)
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
     assert "batch 17" in messages[0]
@@ -120,14 +101,25 @@ def test_parts_of_the_data_count_as_the_whole(tmp_path: Path) -> None:
 
 
 def tune_net(pool: JobPool | None, record: Path) -> intact.tuning.TuneResult:
-    want = intact.graph.Session(net().SerializeToString()).run({"x": data()})["y"].astype(np.float64)
+    want = (
+        intact.graph.Session(uneven_products(16, 3).SerializeToString())
+        .run({"x": data()})["y"]
+        .astype(np.float64)
+    )
 
     def score(engine: Any) -> float:
         return round(-1e6 * float(((engine(data()) - want) ** 2).sum() / (want**2).sum()), 1)
 
     score.key = "error"
     return intact.tune(
-        net(), data(), evaluate=score, max_drop=20.0, clock=steady, pool=pool, record=record, **PLAIN
+        uneven_products(16, 3),
+        data(),
+        evaluate=score,
+        max_drop=20.0,
+        clock=steady,
+        pool=pool,
+        record=record,
+        **PLAIN,
     )
 
 
@@ -183,7 +175,7 @@ def check_reconstruction(pool: JobPool) -> None:
 
 
 def check_verbs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    onnx.save(net(), folder / "model.onnx")
+    onnx.save(uneven_products(16, 3), folder / "model.onnx")
     np.save(folder / "data.npy", data())
     inputs = [str(folder / "model.onnx"), "--data", str(folder / "data.npy"), "--no-progress"]
     for name, ray in (("alone", []), ("shared", ["--ray", "local"])):

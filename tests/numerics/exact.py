@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 from hypothesis import strategies as st
 
 
@@ -16,6 +17,16 @@ def round_to_float(value: Fraction, digits: int, least: int) -> Fraction:
         exponent += 1
     step = Fraction(2) ** max(exponent - digits + 1, least)
     return round(value / step) * step
+
+
+def sum_in_lanes(values: list[np.float32]) -> np.float32:
+    """N39 one addition at a time."""
+    lanes = [np.float32(0)] * 16
+    for i, value in enumerate(values):
+        lanes[i % 16] = lanes[i % 16] + value
+    for half in (8, 4, 2, 1):
+        lanes = [lanes[i] + lanes[i + half] for i in range(half)]
+    return lanes[0]
 
 
 def fl32(value: Fraction) -> Fraction:

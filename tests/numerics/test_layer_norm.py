@@ -6,21 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from tests.numerics.exact import sum_in_lanes
 
 from intact import numerics
 from intact.errors import QuantValueError
 
 F32 = np.float32
-
-
-def _sum(values: list[np.float32]) -> np.float32:
-    """N39 one addition at a time."""
-    lanes = [F32(0)] * 16
-    for i, value in enumerate(values):
-        lanes[i % 16] = lanes[i % 16] + value
-    for half in (8, 4, 2, 1):
-        lanes = [lanes[i] + lanes[i + half] for i in range(half)]
-    return lanes[0]
 
 
 def _reals(*shape: int, seed: int = 0) -> np.ndarray:
@@ -33,9 +24,9 @@ def _reals(*shape: int, seed: int = 0) -> np.ndarray:
 def test_layer_norm_is_the_formula(n, residual):
     x, other, weight, bias = (_reals(n, seed=s) for s in range(4))
     v = [a + b for a, b in zip(x, other, strict=True)] if residual else list(x)
-    mean = _sum(v) / F32(n)
+    mean = sum_in_lanes(v) / F32(n)
     d = [value - mean for value in v]
-    variance = _sum([value * value for value in d]) / F32(n)
+    variance = sum_in_lanes([value * value for value in d]) / F32(n)
     r = F32(1) / np.sqrt(variance + F32(1e-5))
     want = [value * r * w + b for value, w, b in zip(d, weight, bias, strict=True)]
     got = numerics.layer_norm(x, weight, bias, 1e-5, other if residual else None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import onnxruntime as ort
 import pytest
@@ -11,17 +9,6 @@ from onnx import TensorProto, helper
 from tests.onnx_models import onnx_model
 
 from intact import numerics as nx
-
-
-def round_digits(value: Fraction, digits: int, least: int) -> Fraction:
-    """`value` to a binary float of `digits` bits whose smallest step is 2**least, ties to even."""
-    if value == 0:
-        return value
-    exponent = value.numerator.bit_length() - value.denominator.bit_length() - 1
-    while abs(value) >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    step = Fraction(2) ** max(exponent - digits + 1, least)
-    return round(value / step) * step
 
 
 @pytest.mark.rule("N29")

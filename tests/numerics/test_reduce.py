@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.numerics.exact import sum_in_lanes
 
 from intact import numerics
 from intact.errors import QuantValueError
 
 F32 = np.float32
-
-
-def _sum(values: list[np.float32]) -> np.float32:
-    """N39 one addition at a time."""
-    lanes = [F32(0)] * 16
-    for i, value in enumerate(values):
-        lanes[i % 16] = lanes[i % 16] + value
-    for half in (8, 4, 2, 1):
-        lanes = [lanes[i] + lanes[i + half] for i in range(half)]
-    return lanes[0]
 
 
 def _reals(*shape: int, seed: int = 0) -> np.ndarray:
@@ -29,7 +20,7 @@ def _reals(*shape: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("n", [0, 1, 7, 15, 16, 17, 33, 100, 768])
 def test_lane_sum_has_one_order(n):
     x = _reals(3, n, seed=n)
-    assert numerics.lane_sum(x).tolist() == [_sum(list(row)) for row in x]
+    assert numerics.lane_sum(x).tolist() == [sum_in_lanes(list(row)) for row in x]
 
 
 def test_lane_sum_of_minus_zeros_is_zero():
@@ -42,7 +33,9 @@ def test_sums_and_means_along_axes(axes):
     x = _reals(3, 5, 9)
     inner = sorted(axis % 3 for axis in axes)
     rows = np.moveaxis(x, inner, range(3 - len(inner), 3)).reshape(*np.delete(x.shape, inner), -1)
-    sums = np.array([_sum(list(row)) for row in rows.reshape(-1, rows.shape[-1])]).reshape(rows.shape[:-1])
+    sums = np.array([sum_in_lanes(list(row)) for row in rows.reshape(-1, rows.shape[-1])]).reshape(
+        rows.shape[:-1]
+    )
     np.testing.assert_array_equal(numerics.sum_over(x, axes), sums)
     np.testing.assert_array_equal(numerics.mean_over(x, axes), sums / F32(rows.shape[-1]))
     with_axes = numerics.mean_over(x, axes, keepdims=True)

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.numerics.exact import sum_in_lanes
 
 from intact import numerics
 from intact.numerics.floats.exp import LOG2_E, exp2
 
 F32 = np.float32
-
-
-def _sum(values: list[np.float32]) -> np.float32:
-    """N39 one addition at a time."""
-    lanes = [F32(0)] * 16
-    for i, value in enumerate(values):
-        lanes[i % 16] = lanes[i % 16] + value
-    for half in (8, 4, 2, 1):
-        lanes = [lanes[i] + lanes[i + half] for i in range(half)]
-    return lanes[0]
 
 
 def _reals(*shape: int, seed: int = 0) -> np.ndarray:
@@ -32,7 +23,7 @@ def test_softmax_is_the_formula(n, masked):
     x, mask, gain = _reals(n), _reals(n, seed=1) if masked else np.zeros(n, F32), F32(0.125)
     v = [a * gain + m for a, m in zip(x, mask, strict=True)]
     e = [exp2(np.asarray((value - max(v)) * LOG2_E))[()] for value in v]
-    inverse = F32(1) / _sum(e)
+    inverse = F32(1) / sum_in_lanes(e)
     got = numerics.softmax(x, gain=0.125, mask=mask if masked else None)
     assert got.tolist() == [value * inverse for value in e]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.torch.engine_of_module import assert_engine_equals_module
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
 import intact
-from intact.torch import export
 
 MAKE: dict[str, Callable[[nn.Conv1d], object]] = {
     "weight_norm": lambda conv: parametrizations.weight_norm(conv, dim=2),
@@ -35,11 +35,7 @@ def test_module_and_engine_are_equal(kind: str, tmp_path: Path) -> None:
     data = [(torch.randn(2, 24, 20),) for _ in range(3)]
     result = intact.quantize(nn.Sequential(*convs).eval(), data, progress=False)
     hooks = [list(conv._forward_pre_hooks) for conv in convs]
-    export(result.model, data[0][0], tmp_path / "m.onnx", verify=False)
-    engine = intact.compile(tmp_path / "m.onnx", threads=1)
-    (y,) = engine.run({engine.inputs[0].name: data[0][0].numpy()}).values()
-    with torch.no_grad():
-        assert torch.equal(result.model(data[0][0]), torch.from_numpy(y))
+    assert_engine_equals_module(result.model, data[0][0], tmp_path / "m.onnx")
     assert [list(conv._forward_pre_hooks) for conv in convs] == hooks
     assert all(parametrize.is_parametrized(conv) or "weight_orig" in conv._parameters
                or "weight_g" in conv._parameters for conv in convs)  # fmt: skip
@@ -50,8 +46,4 @@ def test_weights_between_two_codes_fall_as_they_do_in_torch(tmp_path: Path) -> N
     torch.manual_seed(0)
     linear, data = parametrizations.weight_norm(nn.Linear(512, 2048)), [(torch.randn(8, 512),)] * 2
     result = intact.quantize(nn.Sequential(linear).eval(), data, method="max", progress=False)
-    export(result.model, data[0][0], tmp_path / "m.onnx", verify=False)
-    engine = intact.compile(tmp_path / "m.onnx", threads=1)
-    (y,) = engine.run({engine.inputs[0].name: data[0][0].numpy()}).values()
-    with torch.no_grad():
-        assert torch.equal(result.model(data[0][0]), torch.from_numpy(y))
+    assert_engine_equals_module(result.model, data[0][0], tmp_path / "m.onnx")

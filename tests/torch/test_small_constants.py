@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.torch.engine_of_module import assert_engine_equals_module
 from torch import Tensor, nn
 
 import intact
-from intact.torch import export
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda x: torch.rsqrt(x * x * 1e-9 + 1e-8),
@@ -35,11 +35,7 @@ def test_module_and_engine_are_equal(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     data = [(torch.randn(4, 32),) for _ in range(3)]
     result = intact.quantize(Net(FUNCTIONS[name]).eval(), data, progress=False, float_budget=0)
-    export(result.model, data[0][0], tmp_path / "m.onnx", verify=False)
-    engine = intact.compile(tmp_path / "m.onnx", threads=1)
-    (y,) = engine.run({engine.inputs[0].name: data[0][0].numpy()}).values()
-    with torch.no_grad():
-        assert torch.equal(result.model(data[0][0]), torch.from_numpy(y))
+    assert_engine_equals_module(result.model, data[0][0], tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("kind", ["conv", "transposed", "linear"])
@@ -55,8 +51,4 @@ def test_a_norm_behind_a_layer_in_float_stays_its_own_operator(kind: str, tmp_pa
     for (x,) in data:
         net(x)  # statistics
     result = intact.quantize(net.eval(), data, progress=False, exclude=["1", "2"])
-    export(result.model, data[0][0], tmp_path / "m.onnx", verify=False)
-    engine = intact.compile(tmp_path / "m.onnx", threads=1)
-    (y,) = engine.run({engine.inputs[0].name: data[0][0].numpy()}).values()
-    with torch.no_grad():
-        assert torch.equal(result.model(data[0][0]), torch.from_numpy(y))
+    assert_engine_equals_module(result.model, data[0][0], tmp_path / "m.onnx")
