@@ -39,7 +39,8 @@ def outcomes(folder: Path, file: str, has_door: bool) -> dict[str, str]:
             f"--junitxml={report}", "-o", "python_files=*.py", file,
         ]  # fmt: skip
         way = ["-m", "intact.ort"] if has_door else []
-        path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
+        own = [str(folder), str(Path(file).parent)]  # tests of folders import modules beside them
+        path = os.pathsep.join(filter(None, [*own, os.environ.get("PYTHONPATH", "")]))
         environment = os.environ | DOOR | {"INTACT_ORT_CACHE": scratch, "PYTHONPATH": path}
         try:
             subprocess.run(
