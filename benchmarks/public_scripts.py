@@ -145,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--match", default="", help="only paths with this text")
-    parser.add_argument("--dialect", default="10.x", choices=["8.x", "10.x"])
+    parser.add_argument("--dialect", default="10.x", choices=["8.x", "10.x", "11.x"])
     parser.add_argument("--recorded", action="store_true", help="compare with the logs beside the scripts")
     parser.add_argument("--pages", action="store_true", help="look for what is printed on the pages beside")
     parser.add_argument("--seconds", type=float, default=120.0, help="limit for one script")
