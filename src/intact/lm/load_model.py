@@ -95,7 +95,7 @@ def load_model(
                 positions=positions, threads=threads, tokenizer=tokenizer, text=text, method=method,
                 progress=progress, backend=backend, cache=cache, accept=accept,
             )  # fmt: skip
-    options = {
+    options: dict[str, Any] = {
         "weights": weights, "block": block, "bits_of": dict(bits_of or {}), "activations": activations,
         "positions": positions, "text": text, "method": method, "bits_budget": bits_budget,
         "time_budget": time_budget, "cache": cache or "float32", "rotate": rotate, "accept": sorted(accept),
