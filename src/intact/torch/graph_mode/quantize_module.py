@@ -116,7 +116,6 @@ def quantize(
     model = _unwrap_python(model)
     _refuse_quantized(model)
     grid = activations or profile_of(profile).grid
-    descriptors = _descriptor(grid, symmetric), _format_of(weights, "weights")
     args, kwargs, data = _first_call(model, data, example)
     # Not above: what quantizes files comes with it.
     from intact.torch.graph_mode.mixed_precision import check_budget, spend_budget
@@ -124,7 +123,7 @@ def quantize(
     budget = check_budget(float_budget, profile, {grid, weights})
     model = model if inplace else deep_copy(model)
     include, exclude = _patterns(model, "include", include), _patterns(model, "exclude", exclude)
-    job = _Job(model, descriptors, include, exclude)
+    job = _Job(model, (_descriptor(grid, symmetric), _format_of(weights, "weights")), include, exclude)
     analysis: Analysis | None = None
     progress = bool(options.get("progress", True))
     try:
