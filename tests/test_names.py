@@ -57,7 +57,8 @@ LINKS = {
 """Words that are no nouns: ``quantized_by_peer`` is a participle all the same."""
 
 OTHERS_NAMES = {
-    "added", "cudaMallocManaged", "described", "elapsed_time", "expected_error", "expected_sqnr", "met",
+    "added", "aliased", "cudaMallocManaged", "described", "elapsed_time", "expected_error",
+    "expected_sqnr", "met",
     "pagelocked_empty", "pagelocked_zeros", "ranked", "scaled_e4m3", "streamed",
     "unfused_tensors_debug_state", "unsigned",
 }  # fmt: skip

@@ -103,8 +103,9 @@ def _weights_of(model: Model) -> dict[Node, tuple[NDArray[np.float32], int | Non
         if op.op_type not in _LAYERS or len(op.inputs) < 2 or op.inputs[1] is None:
             continue
         value = op.inputs[1]
-        if value in constants:
-            result[op.node] = constants(value).astype(np.float32), weight_axis(op, 1, value)
+        array = constants(value)
+        if array is not None:
+            result[op.node] = array.astype(np.float32), weight_axis(op, 1, value)
     return result
 
 

@@ -31,7 +31,7 @@ from intact.trt.plugins.plugin_interfaces import (
     PluginFieldCollection,
 )
 from intact.trt.plugins.plugin_registry import get_plugin_registry
-from intact.trt.plugins.quick_sizes import ShapeExpr, ShapeExprs, Tensor, TensorDesc
+from intact.trt.plugins.quick_sizes import HostTensor, ShapeExpr, ShapeExprs, TensorDesc
 
 TYPES = {DataType.FLOAT: "FP32", DataType.HALF: "FP16"}
 """Names of types in combinations, where they are not TensorRT's own."""
@@ -97,7 +97,7 @@ class PluginDefinition:
 
 
 class QuickCall(NamedTuple):
-    """What ``network.add_plugin`` takes: the inputs, and the plugin with its attributes."""
+    """Holds what ``network.add_plugin`` takes: the inputs, and the plugin with its attributes."""
 
     inputs: list[ITensor]
     plugin: QuickPlugin
@@ -150,7 +150,10 @@ class QuickPlugin(IPluginV3, IPluginV3QuickCore, IPluginV3OneBuild, IPluginV3One
     ) -> None:
         """Run the function on host memory."""
         read, written = (
-            [Tensor(at_address(a, tuple(d.dims), d.type.numpy), d.type) for a, d in zip(*pair, strict=True)]
+            [
+                HostTensor(at_address(a, tuple(d.dims), d.type.numpy), d.type)
+                for a, d in zip(*pair, strict=True)
+            ]
             for pair in ((inputs, input_desc), (outputs, output_desc))
         )
         described: list[TensorDesc] = [t.like() for t in read]
@@ -160,9 +163,9 @@ class QuickPlugin(IPluginV3, IPluginV3QuickCore, IPluginV3OneBuild, IPluginV3One
                 output.numpy()[...] = read[source].numpy()
         impl = self.definition.impl
         assert impl is not None  # checked when the network was written
-        given = dict(zip(self.definition.tensors, read, strict=True)) | self.attributes
-        given |= {"outputs": tuple(written), "stream": stream, "tactic": self._tactic(described, written)}
-        impl(**{name: given[name] for name in inspect.signature(impl).parameters})
+        arguments = dict(zip(self.definition.tensors, read, strict=True)) | self.attributes
+        arguments |= {"outputs": tuple(written), "stream": stream, "tactic": self._tactic(described, written)}
+        impl(**{name: arguments[name] for name in inspect.signature(impl).parameters})
 
     def _tactic(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> int:
         """Return the first tactic of the first combination for these types; 0 where none is offered."""
@@ -252,7 +255,7 @@ class PluginModule(ModuleType):
             **{name: _decorator_of(name) for name in ("impl", "aot_impl", "autotune")},
             **dict.fromkeys(("ShapeExpr", "SymInt32", "SymInt16", "SymInt8", "SymExpr"), ShapeExpr),
             **dict.fromkeys(("ShapeExprs", "SymExprs", "SymIntExprs"), ShapeExprs),
-            Shape=quick_sizes.Shape, TensorDesc=TensorDesc, Tensor=Tensor, cdiv=quick_sizes.cdiv,
+            Shape=quick_sizes.Shape, TensorDesc=TensorDesc, Tensor=HostTensor, cdiv=quick_sizes.cdiv,
             max=quick_sizes.larger, min=quick_sizes.smaller, size_tensor=quick_sizes.size_tensor,
             from_shape_expr=quick_sizes.from_shape_expr, KernelLaunchParams=KernelLaunchParams,
         )  # fmt: skip

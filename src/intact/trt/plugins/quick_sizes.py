@@ -181,7 +181,7 @@ def size_tensor(opt: ShapeExpr, upper_bound: ShapeExpr) -> TensorDesc:
     )  # fmt: skip
 
 
-class Tensor(TensorDesc):
+class HostTensor(TensorDesc):
     """A tensor of one run, in host memory: NumPy and anything with DLPack read it."""
 
     def __init__(self, array: NDArray, dtype: DataType) -> None:
