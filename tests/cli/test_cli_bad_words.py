@@ -32,6 +32,8 @@ BASES = {
     "tune": ("{net}", "--data", "{data}", "-o", "{out}", "--budget", "1", "--trials", "1", *QUICK),
     "explain": ("{int8}",),
     "check": ("{int8}",),
+    "export": ("{int8}", "--for", "tensorrt11", "-o", "{out}"),
+    "migrate": ("{cache}", "--onnx", "{net}", "-o", "{out}"),
     "strip": ("{int8}", "-o", "{out}"),
     "convert": ("{gguf}", "{out}", "--to", "gguf"),
     "build": ("{int8}", "-o", "{out}"),

@@ -158,7 +158,7 @@ def _check_types(node: ir.Node, arrays: list[NDArray]) -> None:
 def foldable(node: ir.Node) -> bool:
     """Return whether the outputs of `node` are computed where its inputs are constant."""
     is_evaluable = node.domain == "" and node.op_type not in _NEVER_CONSTANT
-    if not is_evaluable or (node.attributes.data and subgraphs(node)):
+    if not is_evaluable or subgraphs(node):
         return False
     return not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
 

@@ -18,7 +18,6 @@ _DECISIVE = 0.5
 """The median probability of the largest score, below which float itself is not sure of its answers."""
 _MOST_ROWS = 50_000
 _LEAST_PROBABILITY = 1e-9
-_LAYOUT = frozenset({"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Cast", "Flatten"})
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 
 
@@ -28,12 +27,12 @@ def linear_outputs(source: str | os.PathLike[str] | bytes) -> list[str]:
     Args:
         source: The path of the file, or its bytes.
     """
-    from intact.graph import load
+    from intact.graph import load, ops
 
     names = []
     for output in load(source).graph.outputs:
         node = output.producer()
-        while node is not None and node.op_type in _LAYOUT:
+        while node is not None and (node.op_type in ops.MOVING or node.op_type == "Cast"):
             node = _producer(node.inputs[0])
         if node is not None and node.op_type == "Add":  # a bias
             makers = [_producer(value) for value in node.inputs]

@@ -74,7 +74,7 @@ class PluginDefinition:
         parameters = inspect.signature(describe).parameters
         hints = inspect.get_annotations(describe, eval_str=True)
         self.tensors = [name for name in parameters if hints.get(name) is TensorDesc]
-        self.attributes = {name: hints.get(name) for name in parameters if name not in self.tensors}
+        self.attribute_types = {name: hints.get(name) for name in parameters if name not in self.tensors}
 
     def __call__(self, *arguments: Any, **named: Any) -> QuickCall:
         bound = inspect.signature(self.describe).bind(*arguments, **named)
@@ -86,11 +86,13 @@ class PluginDefinition:
                 self.plugin_id, f"{wrong[0]} that is no tensor", "an ITensor",
                 "pass layer.get_output(0), and attributes by name",
             )  # fmt: skip
-        return QuickCall(inputs, QuickPlugin(self, {name: bound.arguments[name] for name in self.attributes}))
+        return QuickCall(
+            inputs, QuickPlugin(self, {name: bound.arguments[name] for name in self.attribute_types})
+        )
 
     def attribute(self, name: str, data: NDArray) -> Any:
         """Return an attribute from the field of a node or a plan."""
-        hint = self.attributes[name]
+        hint = self.attribute_types[name]
         if hint is str:
             return data.tobytes().decode()
         return hint(data.reshape(-1)[0].item()) if hint in (int, float, bool) else data
@@ -190,7 +192,7 @@ class QuickCreator(IPluginCreatorV3Quick):
         super().__init__()
         self.definition, self.name = definition, definition.name
         self.plugin_version, self.plugin_namespace = "1", definition.namespace
-        self.field_names = PluginFieldCollection(PluginField(name) for name in definition.attributes)
+        self.field_names = PluginFieldCollection(PluginField(name) for name in definition.attribute_types)
 
     def create_plugin(self, name: str, field_collection: Any, phase: Any = None, *_: Any) -> QuickPlugin:
         """Create the plugin."""

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from intact.graph.core.build import Writer
 from intact.graph.core.edit import input_of
 from intact.graph.core.scene import Scene
-from intact.graph.ops.attributes import names, take
+from intact.graph.ops.attributes import names, put, take
 from intact.graph.qdq.tensorrt.block_scales import Sizes, at_most_one_unknown, codes_and_scales, in_blocks
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Stays
 
@@ -153,9 +153,9 @@ def _take_exponents(node: ir.Node, scene: Scene) -> Outcome:
         node.replace_input_with(0, insert.constant(f"{node.name}.fp8", floats, _T.FLOAT8E4M3FN))
     node.replace_input_with(1, insert.constant(f"{node.name}.scale", scales, _T.FLOAT))
     if "block_size" not in names(node):
-        node.attributes.add(ir.AttrInt64("block_size", _READERS[node.op_type]))
+        put(node, "block_size", _READERS[node.op_type])
     if "axis" not in names(node):
-        node.attributes.add(ir.AttrInt64("axis", stored.ndim - 1))
+        put(node, "axis", stored.ndim - 1)
     node.domain, node.op_type = "", "DequantizeLinear"
     return _write_output_type(node, scene)
 
