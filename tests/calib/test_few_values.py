@@ -70,4 +70,4 @@ def test_quantize_says_which_tensors_had_too_few_values():
     )
     assert plain.ranges["x"][1] == x.max() > old.ranges["x"][1]
     assert any("'entropy': 1 tensors have too few" in line for line in plain.warnings)
-    assert not old.warnings
+    assert not any("too few" in line for line in old.warnings)
