@@ -27,7 +27,10 @@ from intact.errors import QuantValueError
 from intact.spec import QuantSpec
 
 PACKAGE = Path(intact.__file__).parent
-ELSEWHERE = {"torch/calib/histogram.py"}  # the old library's own list, which does not grow
+ELSEWHERE = {
+    "torch/calib/histogram.py",  # the old library's own list, which does not grow
+    "ptq/modelopt_options.py",  # those that configurations of another tool name
+}
 NAMES = set(METHODS)
 
 

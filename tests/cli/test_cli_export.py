@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
+from tests.onnx_models import onnx_model
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.integers(-127, 127, (8, 4, 3, 3), np.int8)
@@ -19,9 +20,7 @@ WEIGHT = RNG.integers(-127, 127, (8, 4, 3, 3), np.int8)
 def write(path: Path, nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], opset: int = 17) -> Path:
     values = [helper.make_tensor_value_info(n, T.FLOAT, s) for n, s in (("x", [1, 4, 6, 6]), ("y", None))]
     initializers = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, "net", values[:1], values[1:], initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    model.ir_version = 10
+    model = onnx_model(nodes, values[:1], values[1:], initializers, opset=opset, ir_version=10)
     onnx.save(model, path)
     return path
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tests.onnx_models import onnx_model
 
 TENSOR = {"Name", "Dimensions", "Format/Datatype"}
 LAYER = {"Name", "LayerType", "Inputs", "Outputs", "ParameterType", "TacticName", "TacticValue", "Metadata"}
@@ -48,9 +49,7 @@ def net_and_cache(tmp_path: Path) -> tuple[Path, Path]:
     ]
     shapes = {"x": [2, 4, 8, 8], "y": [2, 8, 4, 6]}
     values = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in shapes.items()]
-    graph = onnx.helper.make_graph(nodes, "net", values[:1], values[1:], [weight])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
-    onnx.save(model, tmp_path / "net.onnx")
+    onnx.save(onnx_model(nodes, values[:1], values[1:], [weight]), tmp_path / "net.onnx")
     TrtCache({"x": np.float32(0.03), "c": np.float32(0.1), "y": np.float32(0.1)}).save(tmp_path / "cache")
     return tmp_path / "net.onnx", tmp_path / "cache"
 
@@ -108,12 +107,8 @@ def test_an_existing_export_is_written_in_place(
 def test_names_of_inputs_may_be_quoted_and_a_half_has_two_bytes(run, tmp_path: Path) -> None:
     half = onnx.TensorProto.FLOAT16
     values = [onnx.helper.make_tensor_value_info(name, half, [2, 3]) for name in ("a:0", "y")]
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Relu", ["a:0"], ["y"])], "g", values[:1], values[1:]
-    )
-    onnx.save(
-        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "m.onnx"
-    )
+    node = onnx.helper.make_node("Relu", ["a:0"], ["y"])
+    onnx.save(onnx_model([node], values[:1], values[1:]), tmp_path / "m.onnx")
     x = np.arange(-3, 3, dtype=np.float16)
     x.tofile(tmp_path / "x.bin")
     words = (f"--loadInputs='a:0':{tmp_path / 'x.bin'}", f"--exportOutput={tmp_path / 'o'}", "--iterations=1")

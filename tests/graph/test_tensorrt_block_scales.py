@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact
 import intact.trt as trt
@@ -69,9 +70,8 @@ def mxfp8_file(as_bytes: bool) -> tuple[list[Any], list[Any], int]:
 
 def model_of(nodes: list[Any], inits: list[Any], opset: int, x: list[Any], y: list[Any]) -> onnx.ModelProto:
     value = helper.make_tensor_value_info
-    graph = helper.make_graph(nodes, "g", [value("x", 1, x)], [value("y", 1, y)], inits)
-    imports = [helper.make_opsetid("", opset), helper.make_opsetid("trt", 1)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+    ports = [value("x", 1, x)], [value("y", 1, y)]
+    return onnx_model(nodes, *ports, inits, opset=opset, domains={"trt": 1}, ir_version=10)
 
 
 def run_parsed(model: onnx.ModelProto, x: np.ndarray, log: trt.ILogger) -> np.ndarray:

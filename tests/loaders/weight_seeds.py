@@ -59,7 +59,15 @@ def weights() -> list[bytes]:
     )
     result = []
     for name, codec in LAYER_CODECS.items():
-        parts = {f"a.{s}": part for s, part in codec.write(points if "gptq" in name else record).items()}
+        if name == "mxfp4":  # written by others alone
+            codes, exponents = (
+                rng.integers(0, 256, (2, 8, 2, 16), np.uint8),
+                rng.integers(0, 255, (2, 8, 2), np.uint8),
+            )
+            written = {"blocks": codes, "scales": exponents}
+        else:
+            written = codec.write(points if "gptq" in name else record)
+        parts = {f"a{codec.separator}{suffix}": part for suffix, part in written.items()}
         result.append(bytes(save_safetensors(parts)))
     return result
 

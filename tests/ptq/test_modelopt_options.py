@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tests.onnx_models import onnx_model
 
 import intact
 from intact.errors import IntactError, UnsupportedError
@@ -154,8 +155,7 @@ def test_a_model_is_quantized_with_each(name: str, tmp_path: Path) -> None:
         for n, s in (("x", 128), ("y", 8))
     ]
     node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"], name="fc")
-    graph = onnx.helper.make_graph([node], "g", values[:1], values[1:], [weight])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    model = onnx_model([node], values[:1], values[1:], [weight], opset=21)
     data = [{"x": rng.standard_normal((4, 128)).astype(np.float32)} for _ in range(4)]
     result = intact.quantize(model, data, progress=False, **modelopt_options(name).options)
     result.save(tmp_path / "out.onnx")

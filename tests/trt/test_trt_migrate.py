@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from tests.onnx_models import onnx_model
 
 from intact.calib import TrtCache
 from intact.cli.error_handling import run_verb
@@ -61,15 +62,8 @@ def model(tmp_path: Path) -> Path:
         make("Relu", ["a"], ["r2"], name="relu2"), make("GlobalAveragePool", ["r2"], ["g"], name="pool"),
         make("Flatten", ["g"], ["f"], name="flat"), make("Gemm", ["f", "w3"], ["y"], name="fc", transB=1),
     ]  # fmt: skip
-    real = onnx.TensorProto.FLOAT
-    graph = onnx.helper.make_graph(
-        nodes, "net", [onnx.helper.make_tensor_value_info("x", real, [1, 8, 12, 12])],
-        [onnx.helper.make_tensor_value_info("y", real, [1, 10])],
-        [weight("w1", 16, 8, 3, 3), weight("w2", 16, 16, 3, 3), weight("w3", 10, 16)],
-    )  # fmt: skip
-    onnx.save(
-        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "m.onnx"
-    )
+    weights = [weight("w1", 16, 8, 3, 3), weight("w2", 16, 16, 3, 3), weight("w3", 10, 16)]
+    onnx.save(onnx_model(nodes, {"x": [1, 8, 12, 12]}, {"y": [1, 10]}, weights), tmp_path / "m.onnx")
     return tmp_path / "m.onnx"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from tests.onnx_models import onnx_model
 
 from intact.errors import IntactError
 from intact.graph import Session, to_bytes
@@ -55,13 +56,7 @@ def float_file(module: torch.nn.Module, path: Path, *, folded: bool = False) -> 
         make("Flatten", ["p"], ["f"], name="flat"),
         make("Gemm", ["f", "w2", "b2"], ["y"], name="linear", transB=1),
     ]  # fmt: skip
-    real = onnx.TensorProto.FLOAT
-    graph = onnx.helper.make_graph(
-        nodes, "net", [onnx.helper.make_tensor_value_info("x", real, [2, 3, 6, 6])],
-        [onnx.helper.make_tensor_value_info("y", real, [2, 5])],
-        [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()],
-    )  # fmt: skip
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
+    onnx.save(onnx_model(nodes, {"x": [2, 3, 6, 6]}, {"y": [2, 5]}, arrays), path)
     return path
 
 

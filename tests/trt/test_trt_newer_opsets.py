@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from tests.onnx_models import onnx_model
 
 import intact.trt as trt
 from intact.graph.files.validate import MAX_READ_OPSET
@@ -15,11 +16,7 @@ X = np.float32([[1, -2, 3], [0.5, 4, -1]])
 
 
 def run(log: trt.ILogger, node: onnx.NodeProto, opset: int, inits: list[onnx.TensorProto] = ()) -> np.ndarray:
-    graph = helper.make_graph(
-        [node], "g", [helper.make_tensor_value_info("x", 1, X.shape)],
-        [helper.make_tensor_value_info("y", 1, None)], list(inits),
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    model = onnx_model([node], {"x": list(X.shape)}, {"y": None}, list(inits), opset=opset, ir_version=10)
     builder = trt.Builder(log)
     network = builder.create_network()
     assert trt.OnnxParser(network, log).parse(onnx.shape_inference.infer_shapes(model).SerializeToString()), (
@@ -40,11 +37,10 @@ def test_the_check_for_tensorrt_still_says_what_its_parser_reads(log, tmp_path) 
     from intact.graph import load
     from intact.placement import check
 
-    graph = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["y"])], "g", [helper.make_tensor_value_info("x", 1, X.shape)],
-        [helper.make_tensor_value_info("y", 1, X.shape)],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", MAX_READ_OPSET)], ir_version=10)
+    node = helper.make_node("Relu", ["x"], ["y"])
+    model = onnx_model(
+        [node], {"x": list(X.shape)}, {"y": list(X.shape)}, opset=MAX_READ_OPSET, ir_version=10
+    )
     findings = check(load(model.SerializeToString()), target="tensorrt")
     assert [f.rule for f in findings if f.severity == "error"] == ["opset"]
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from tests.onnx_models import onnx_model
 from tests.trt.networks import outputs_of
 
 import intact.trt as trt
@@ -87,9 +88,7 @@ def test_an_aliased_output_begins_as_its_input(network, log) -> None:
 
 def test_a_node_of_a_file_is_a_quick_plugin(log) -> None:
     node = helper.make_node("scaled", ["x"], ["y", "n"], factor=2.0, label="ab", plugin_namespace="quick")
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph([node], "g", [value("x", 1, X.shape)], [value("y", 1, X.shape)])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    model = onnx_model([node], {"x": list(X.shape)}, {"y": list(X.shape)}, ir_version=10)
     network = trt.Builder(log).create_network()
     assert trt.OnnxParser(network, log).parse(model.SerializeToString()), log.messages
     np.testing.assert_array_equal(outputs_of(network, log, x=X)[0], X * 4)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -226,16 +228,18 @@ def _tell_layers(engine: trt.ICudaEngine, request: Request) -> None:
 
 
 def _write_json(path: Path, content: Any) -> None:
-    """Write a file of trtexec's; an existing one in place, because Polygraphy's runner holds it open."""
+    """Write a file of trtexec's: an empty one in place, because Polygraphy's runner holds such a one open."""
     data = json.dumps(content, indent=1).encode()
-    if path.is_file():
-        try:
-            path.write_bytes(data)
-        except OSError as error:
-            raise FileAccessError.of(path, error, "written") from error
+    if not path.is_file() or path.stat().st_size:
+        with replacing(path) as new:
+            new.write(data)
         return
-    with replacing(path) as new:
-        new.write(data)
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        with suppress(OSError):
+            os.truncate(path, 0)
+        raise FileAccessError.of(path, error, "written") from error
 
 
 class _Run:
