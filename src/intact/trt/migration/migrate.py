@@ -74,7 +74,7 @@ def migrate(
         recipe: What the implicit engine was built from.
         data: Inputs to measure on, as `intact.ptq.open_data` takes them; None: the batches of the recipe, or
             noise where it has none.
-        num_batches: Use so many batches at most; None: 8.
+        num_batches: Use so many batches at most, of noise 8; None: 8.
         include, exclude: As for `intact.quantize`.
     Raises:
         CalibrationError: The recipe has no scale that the model needs.
@@ -105,7 +105,7 @@ def _inputs(engines: Engines, recipe: ImplicitRecipe, data: Any, count: int) -> 
         batches = [feeds for feeds in recipe.batches[:count] if sorted(feeds) == sorted(names)]
         if batches:
             return batches, f"the first {len(batches)} batches of the calibrator"
-    rng = np.random.default_rng(0)
+    rng, count = np.random.default_rng(0), min(count, SAMPLES)
     batches = [{port.name: _noise(rng, port) for port in ports} for _ in range(count)]
     return batches, f"{count} batches of noise: give --data for figures on real inputs"
 
