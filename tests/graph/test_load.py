@@ -14,6 +14,7 @@ from tests.onnx_models import onnx_graph, onnx_model
 
 from intact.errors import FileAccessError, FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.graph import Session, load, save, to_proto
+from intact.graph.files.validate import MAX_READ_OPSET
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17, "custom" : 3], producer_name: "me", doc_string: "about">
 g (float[N,4] x) => (float[N,3] y) <float[4,3] w = {1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,1.0,2.0,3.0}> {
@@ -290,12 +291,12 @@ BAD = {
     ),
     "no-such-opset": (
         _set("opset_import.0.version", 0),
-        "opset: got 0, want 1..28. Fix: convert the model with onnx.version_converter, for example to "
+        f"opset: got 0, want 1..{MAX_READ_OPSET}. Fix: convert the model with onnx.version_converter, for example to "
         "opset 17",
     ),
     "new-opset": (
         _set("opset_import.0.version", 29),
-        "opset: got 29, want 1..28. Fix: convert the model with onnx.version_converter, for example to "
+        f"opset: got 29, want 1..{MAX_READ_OPSET}. Fix: convert the model with onnx.version_converter, for example to "
         "opset 17",
     ),
     "no-opset": (
