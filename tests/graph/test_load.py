@@ -291,13 +291,13 @@ BAD = {
     ),
     "no-such-opset": (
         _set("opset_import.0.version", 0),
-        f"opset: got 0, want 1..{MAX_READ_OPSET}. Fix: convert the model with onnx.version_converter, for example to "
-        "opset 17",
+        f"opset: got 0, want 1..{MAX_READ_OPSET}. Fix: convert the model with onnx.version_converter, "
+        "for example to opset 17",
     ),
     "new-opset": (
         _set("opset_import.0.version", 29),
-        f"opset: got 29, want 1..{MAX_READ_OPSET}. Fix: convert the model with onnx.version_converter, for example to "
-        "opset 17",
+        f"opset: got 29, want 1..{MAX_READ_OPSET}. Fix: convert the model with onnx.version_converter, "
+        "for example to opset 17",
     ),
     "no-opset": (
         lambda p: (p.ClearField("opset_import"), p.SerializeToString())[1],

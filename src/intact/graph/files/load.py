@@ -271,8 +271,8 @@ def load(
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
         folder: Where external data must lie; None: the folder of the file, or the cache that it is linked to.
         any_opset: Accept every opset that the onnx package knows, to read and print it, and leave bfloat16
-            as it is; False: up to `MAX_READ_OPSET`, and what is older than 9 becomes opset 9, or 10 where it has operators
-            that ONNX dropped by then.
+            as it is; False: up to `MAX_READ_OPSET`, and what is older than 9 becomes opset 9, or 10 where it
+            has operators that ONNX dropped by then.
         checked: `source` is the caller's own: a model, part of one that was loaded, which comes back; or a
             ModelProto, which is checked all the same, and whose memory the model takes over.
     Raises:
