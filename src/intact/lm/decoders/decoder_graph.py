@@ -161,7 +161,7 @@ class _Decoder:
         config = self._config
         q, k, v = self._projections(layer, rows)
         if config.clip:
-            q, k, v = (self._clip(x) for x in (q, k, v))
+            q, k, v = (self._write.clip(x, config.clip, f"{x}.clipped") for x in (q, k, v))
         rotates = not config.learned_positions and layer not in config.unrotated
         tables = self._local_tables if layer in config.windowed else self._tables
         heads = (config.heads, config.kv_heads)
@@ -214,13 +214,6 @@ class _Decoder:
         k = write.node("Reshape", [k, write.sizes(0, 0, -1)], name)
         return [q, k, self._product("v", layer, short)]
 
-    def _clip(self, x: str) -> str:
-        bounds = [
-            self._composer.constant(f"{x}.{name}", np.float32(sign * self._config.clip))
-            for name, sign in (("least", -1), ("most", 1))
-        ]
-        return self._write.node("Clip", [x, *bounds], f"{x}.clipped")
-
     def _rotate(self, x: str, tables: list[str], heads: int) -> str:
         """Rotate each head of x [batch, tokens, heads * size]."""
         pairs, y = self._config.rotary.pairs, f"{x}.rotated"
@@ -268,9 +261,7 @@ class _Decoder:
         """Apply the function of MLPs."""
         kind = self._config.activation
         if kind in ("silu", "quick_gelu"):
-            slope = x if kind == "silu" else self._write.number("Mul", x, 1.702, f"{prefix}slope")
-            sigmoid = self._write.node("Sigmoid", [slope], f"{prefix}sigmoid")
-            return self._write.node("Mul", [x, sigmoid], f"{prefix}{kind}")
+            return self._write.swish(x, 1.0 if kind == "silu" else 1.702, f"{prefix}{kind}")
         if kind.startswith("gelu"):
             y = f"{prefix}gelu"
             self._composer.node(

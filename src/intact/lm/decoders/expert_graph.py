@@ -56,21 +56,14 @@ class ExpertGraph:
 
     def _clamp(self, name: str, gate: str, up: str) -> tuple[str, str]:
         """Return the function of gates, and values, within bounds where there are any."""
-        experts, number = self.experts, self.write.composer.constant
+        experts, write = self.experts, self.write
         if experts.limit:
-            least, most = (
-                number(f"{name}.{key}", np.float32(sign * experts.limit))
-                for key, sign in (("least", -1), ("most", 1))
-            )
-            gate = self.write.node("Clip", [gate, "", most], f"{name}.gate.clamped")
-            up = self.write.node("Clip", [up, least, most], f"{name}.up.clamped")
+            gate = write.clip(gate, experts.limit, f"{name}.gate.clamped", has_least=False)
+            up = write.clip(up, experts.limit, f"{name}.up.clamped")
         if experts.offset:
-            up = self.write.number("Add", up, experts.offset, f"{name}.up.moved")
-        if not experts.slope:
-            return self.bend(f"{name}.", gate), up
-        slope = self.write.number("Mul", gate, experts.slope, f"{name}.slope")
-        sigmoid = self.write.node("Sigmoid", [slope], f"{name}.sigmoid")
-        return self.write.node("Mul", [gate, sigmoid], f"{name}.swish"), up
+            up = write.number("Add", up, experts.offset, f"{name}.up.moved")
+        swish = f"{name}.swish"
+        return write.swish(gate, experts.slope, swish) if experts.slope else self.bend(f"{name}.", gate), up
 
     def _router(self, layer: int, rows: str) -> tuple[str, str]:
         """Return the weights of each row's experts, and which they are, [rows, chosen]."""

@@ -117,6 +117,20 @@ class NodeWriter:
         constant = self.composer.constant(f"{y}.number", np.float32(number))
         return self.node(op_type, [x, constant], y)
 
+    def clip(self, x: str, bound: float, y: str, *, has_least: bool = True) -> str:
+        """Write ``min(max(x, -bound), bound)``; without a least value ``min(x, bound)``."""
+        signs = {"least": -1, "most": 1} if has_least else {"most": 1}
+        bounds = {
+            name: self.composer.constant(f"{y}.{name}", np.float32(sign * bound))
+            for name, sign in signs.items()
+        }
+        return self.node("Clip", [x, bounds.get("least", ""), bounds["most"]], y)
+
+    def swish(self, x: str, slope: float, y: str) -> str:
+        """Write ``x sigmoid(slope x)``."""
+        scaled = x if slope == 1.0 else self.number("Mul", x, slope, f"{y}.slope")
+        return self.node("Mul", [x, self.node("Sigmoid", [scaled], f"{y}.sigmoid")], y)
+
     def node(self, op_type: str, inputs: list[str], y: str, **attributes: Any) -> str:
         """Write a node with one output, whose name is that of the node."""
         self.composer.node(op_type, inputs, [y], name=y, **attributes)
