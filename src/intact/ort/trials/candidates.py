@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,13 +92,14 @@ def candidates(job: TrialJob) -> Iterator[Candidate]:
             "int8, worst layers in float": partial(_quantize_layers, job, float_budget=1.0),
             "int8 weights in blocks, inputs quantized in each run": partial(_in_blocks, job),
         }
+    logits = cache(partial(linear_outputs, job.source))  # reads the file
     for name, quantize in ways.items():
         if name in job.ruled_out:
             continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                yield _candidate(job, name, quantize)
+                yield replace(_candidate(job, name, quantize), logits=logits())
         except Exception as error:  # whatever it is, the program has ONNX Runtime
             yield Candidate(name, failure=describe_error(error))
 
@@ -121,8 +122,7 @@ def _candidate(job: TrialJob, name: str, quantize: Callable[[], tuple[Any, list[
     )
     load_again = partial(compile, model, threads=job.threads)
     speedup = _speedup(job, engine, load_again) if job.is_timed else 0.0
-    logits = linear_outputs(job.source)
-    return Candidate(name, engine, outputs, calibration_outputs, speedup, in_float, logits)
+    return Candidate(name, engine, outputs, calibration_outputs, speedup, in_float)
 
 
 def _as_is(job: TrialJob) -> tuple[Any, list[str]]:
