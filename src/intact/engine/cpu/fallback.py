@@ -15,6 +15,9 @@ from intact.engine.steps.base.wiring import writes
 from intact.errors import QuantValueError
 from intact.processes import never_free, renew_in_child
 
+if TYPE_CHECKING:
+    from intact.graph import Session
+
 
 def dtype_of(tensor: Tensor) -> str:
     """Return the dtype of a tensor's elements in memory: codes are bytes."""
@@ -34,10 +37,6 @@ def to_codes(stored: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
         return stored
     values = stored.view(np.uint8) ^ np.uint8(codes.offset)
     return values.view(np.int8) if codes.signed else values
-
-
-if TYPE_CHECKING:
-    from intact.graph import Session
 
 
 def check_dtype(where: str, dtype: np.dtype[Any], tensor: Tensor) -> None:

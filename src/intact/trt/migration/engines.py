@@ -165,9 +165,8 @@ def _build(model: Source, recipe: ImplicitRecipe | None) -> Plan:
     parsed = parser.parse(model) if isinstance(model, bytes) else parser._parse(model, None)
     if parsed and recipe is not None:
         config.set_flag(BuilderFlag.INT8)
-        config.builder_optimization_level = (
-            0  # int8 wherever ranges allow it: times of this CPU decide nothing
-        )
+        # int8 wherever ranges allow it: times of this CPU decide nothing
+        config.builder_optimization_level = 0
         config.int8_calibrator = calibrator_of_cache(recipe.cache)
         config.set_flag(BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
         for layer in network.layers:

@@ -78,9 +78,9 @@ def run(
     from intact.trt.migration import edit_project, migrate, name_of
 
     is_script = source.suffix == ".py"
-    _refuse(is_script or {"--cache": cache, "--patch": patch}, f"with '{source}'", "a Python script")
+    of_scripts: dict[str, object] = {"--cache": cache, "--patch": patch, "--run": run_script}
+    _refuse(is_script or of_scripts, f"with '{source}'", "a Python script")
     _refuse(run_script or {"arguments": arguments, "--build": build}, "without --run", "--run")
-    _refuse(is_script or {"--run": run_script}, f"with '{source}'", "a Python script")
     with TemporaryDirectory() as folder:
         is_parsed = True
         if run_script:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from intact.graph.core.build import Writer
 from intact.graph.core.edit import input_of
 from intact.graph.core.scene import Scene
-from intact.graph.ops.attributes import names, put, take
+from intact.graph.ops.attributes import has, names, put, take
 from intact.graph.qdq.tensorrt.block_scales import Sizes, at_most_one_unknown, codes_and_scales, in_blocks
 from intact.graph.rewrites.rewrite import Ensures, Outcome, Requires, Rewrite, Stays
 
@@ -123,9 +123,7 @@ def _write_dynamic_pair(node: ir.Node, scene: Scene) -> Outcome:
 
 def _replace(node: ir.Node, scene: Scene, value: ir.Value) -> None:
     """Let the readers of `node` read `value`, in the type of its output."""
-    dtype = node.outputs[0].dtype
-    stated = take(node, "output_dtype")
-    dtype = _T(stated.as_int()) if stated is not None and stated.as_int() else dtype
+    dtype = _take_output_type(node)
     if dtype is not None and dtype != _T.FLOAT:
         value = Writer(node, scene.names)("Cast", value, dtype=dtype, to=int(dtype))
     scene.replace(node, value)
@@ -152,18 +150,23 @@ def _take_exponents(node: ir.Node, scene: Scene) -> Outcome:
         floats = stored.view(ml_dtypes.float8_e4m3fn)
         node.replace_input_with(0, insert.constant(f"{node.name}.fp8", floats, _T.FLOAT8E4M3FN))
     node.replace_input_with(1, insert.constant(f"{node.name}.scale", scales, _T.FLOAT))
-    if "block_size" not in names(node):
+    if not has(node, "block_size"):
         put(node, "block_size", _READERS[node.op_type])
-    if "axis" not in names(node):
+    if not has(node, "axis"):
         put(node, "axis", stored.ndim - 1)
     node.domain, node.op_type = "", "DequantizeLinear"
     return _write_output_type(node, scene)
 
 
+def _take_output_type(node: ir.Node) -> ir.DataType | None:
+    """Remove `output_dtype`; return the type that it says, or else that of the output."""
+    stated = take(node, "output_dtype")
+    return _T(stated.as_int()) if stated is not None and stated.as_int() else node.outputs[0].dtype
+
+
 def _write_output_type(node: ir.Node, scene: Scene) -> str:
     """Let ONNX's operator, whose output has the type of its scales, give what `output_dtype` says."""
-    stated = take(node, "output_dtype")
-    dtype = _T(stated.as_int()) if stated is not None and stated.as_int() else node.outputs[0].dtype
+    dtype = _take_output_type(node)
     if dtype is not None and dtype != _T.FLOAT:
         insert = scene.inserter(node, after=True)
         output = node.outputs[0]
