@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,18 +41,15 @@ def read_checkpoint(path: str | os.PathLike[str], onnx: graph.Source) -> Implici
     weights = _weights_of(model)
     scales, pinned = dict[str, np.float32](), dict[str, PinnedWeight]()
     for layer in layers:
-        node = next(
-            (n for n, w in weights.items() if n.name not in pinned and _ratios(w, layer.weight) is not None),
-            None,
-        )
-        if node is None:
+        free = ((node, _ratios(w, layer.weight)) for node, w in weights.items() if node.name not in pinned)
+        match = next(((node, ratios) for node, ratios in free if ratios is not None), None)
+        if match is None:
             raise FileFormatError(
                 f"layer '{layer.name}' of '{os.fspath(path)}'", "no layer of the ONNX file with its weight",
                 "the float export of the same model", "export it again from this checkpoint",
             )  # fmt: skip
+        node, ratios = match
         values, axis = weights[node]
-        ratios = _ratios(weights[node], layer.weight)
-        assert ratios is not None
         amax = np.broadcast_to(layer.weight_amax.reshape(-1), ratios.shape) * ratios
         pinned[node.name or ""] = PinnedWeight(values, _scales(amax), axis)
         if layer.input_amax is not None:
@@ -71,7 +69,7 @@ def read_checkpoint(path: str | os.PathLike[str], onnx: graph.Source) -> Implici
     return ImplicitRecipe(onnx, TrtCache(scales), kind, weights=pinned)
 
 
-def pin_weights(model: Model, weights: dict[str, PinnedWeight]) -> int:
+def pin_weights(model: Model, weights: Mapping[str, PinnedWeight]) -> int:
     """Give weights of a Q/DQ model the scales of a checkpoint, and their codes on these; return how many."""
     count = 0
     nodes = {node.name: node for node in model.graph}

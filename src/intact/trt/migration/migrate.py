@@ -83,7 +83,7 @@ def migrate(
     in_float = (*exclude, *recipe.floats)
     done = ptq.quantize_from_cache(recipe.model, recipe.cache, include=include, exclude=in_float)
     model = done.result.model
-    pin_weights(model, dict(recipe.weights))
+    pin_weights(model, recipe.weights)
     written = graph.to_bytes(model)
     engines = build_engines(recipe, written)
     batches, words = _inputs(engines, recipe, data, num_batches or SAMPLES)
