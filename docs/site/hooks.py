@@ -66,10 +66,17 @@ def _public(package: str) -> set[str]:
     if not path.exists():
         return set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = next(n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")
+    found = next(
+        node.value for node in tree.body if isinstance(node, ast.Assign) and _assigned(node) == ["__all__"]
+    )
     return {
         name for name in ast.literal_eval(found) if not (name in _NAMED or name.isupper() or name[0] == "_")
     }
+
+
+def _assigned(node: ast.Assign) -> list[str]:
+    """The names that a statement binds; attributes and items that it sets have none."""
+    return [target.id for target in node.targets if isinstance(target, ast.Name)]
 
 
 def _from_root(found: re.Match[str]) -> str:
