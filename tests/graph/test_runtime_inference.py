@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto, numpy_helper, parser
 
+import intact
+from intact.errors import FileFormatError
 from intact.graph import load, refresh_shapes
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>\n'
@@ -43,3 +45,15 @@ def test_a_product_of_codes_has_the_columns_of_its_weights(product: str) -> None
         (node,) = (node for node in model.graph if node.op_type == op_type)
         shape = node.outputs[0].shape
         assert shape is not None and [str(dim) for dim in shape] == ["n", "4"]
+
+
+@pytest.mark.parametrize("operator", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_a_second_summand_without_elements_is_refused_in_a_loop(operator: str) -> None:
+    """ONNX Runtime's operator divides by its size, and ends the process."""
+    inputs = "float[2, 3, 8] x, float[0, 3, 8] skip, float[8] gamma, int64 steps"
+    body = f"o = com.microsoft.{operator}(x, skip, gamma) r = Identity(o) on = Identity(go)"
+    loop = f'y = Loop(steps, "") <body = g (int64 step, bool go) => (bool on, r) {{ {body} }}>'
+    proto = parser.parse_model(f"{HEAD}g ({inputs}) => (float y) {{ {loop} }}")
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(FileFormatError, match="input 1 has no elements"):
+        intact.compile(proto)

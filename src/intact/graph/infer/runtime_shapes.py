@@ -136,8 +136,14 @@ def _like(at: int, typed: int | None = None) -> Rule:
 
 
 def _skip_norm_outputs(node: InferenceNode) -> Outputs:
-    """Describe a normalized sum, its mean and deviation, and the sum."""
-    x = node.input(0)
+    """Describe a normalized sum, its mean and deviation, and the sum.
+
+    Raises:
+        ValueError: The second summand alone is empty: ONNX Runtime's operator divides by its size.
+    """
+    x, skip = node.input(0), node.input(1)
+    if 0 in (skip.sizes or ()) and 0 not in (x.sizes or ()):
+        raise ValueError("input 1 has no elements")
     rows = Info(_T.FLOAT, None if x.sizes is None else (*x.sizes[:-1], 1))
     return [x, rows, rows, x]
 
