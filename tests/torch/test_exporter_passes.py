@@ -17,6 +17,7 @@ import intact
 from intact.torch.private_torch import DECOMPOSE_WITH_REGISTRY
 from intact.torch.qdq import run_exporter
 from intact.torch.qdq.run_exporter import translate
+from intact.torch.tracing import export_program
 from intact.torch.tracing.user_frames import NOT_THE_USERS, user_frames
 
 rewriter = pytest.importorskip("onnxscript.rewriter._matcher")
@@ -59,7 +60,7 @@ def test_the_file_is_the_one_of_the_whole_passes(monkeypatch, net, dynamic):
     shapes = {"dynamic_shapes": ({0: torch.export.Dim("batch")}, None)} if dynamic else {}
     short = lines(translate(net, CALL, opset=18, **shapes).model)
     monkeypatch.setattr(run_exporter, "skip_exporter_work", nullcontext)
-    monkeypatch.setattr(run_exporter, "user_frames", nullcontext)
+    monkeypatch.setattr(export_program, "user_frames", nullcontext)
     assert short == lines(translate(net, CALL, opset=18, **shapes).model)
 
 

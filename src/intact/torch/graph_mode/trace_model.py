@@ -27,15 +27,12 @@ from intact.torch.graph_mode.recurrent_layers import why_opaque
 from intact.torch.graph_mode.trace_records import Edge, Origin, Trace, Untraceable, number_by_site
 from intact.torch.graph_mode.trial_runs import TensorLike, TrialRun, run_trial, run_trials_in_training
 from intact.torch.models.batches import tensors_in
-from intact.torch.operators.grouped_matmul import whole_products
-from intact.torch.operators.recurrent import whole_layers
 from intact.torch.private_torch import detect_fake_mode, open_sizes_of_one, pytree
 from intact.torch.qdq.run_exporter import FLAT_WEIGHTS, translate
-from intact.torch.tracing.assertions import skip_assertions
 from intact.torch.tracing.concrete_values import concrete_values
 from intact.torch.tracing.export_program import export_program, hide_export
 from intact.torch.tracing.untranslated_operators import Opaque, find_untranslated, translate_complex
-from intact.torch.tracing.user_frames import NOT_THE_USERS, user_frames
+from intact.torch.tracing.user_frames import NOT_THE_USERS
 from intact.torch.training.collect_statistics import evaluating
 
 _BEHIND_STOP = "it runs behind the line at which tracing ends"
@@ -344,10 +341,7 @@ def _export(
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        with (
-            warnings.catch_warnings(), whole_layers(), whole_products(), skip_assertions(),
-            user_frames(), concrete_values(model, (args, kwargs)),
-        ):  # fmt: skip
+        with warnings.catch_warnings(), concrete_values(model, (args, kwargs)):
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
             call = args, dict(kwargs)
             with _open_sizes(call) if open_sizes else nullcontext() as sizes:

@@ -1,7 +1,7 @@
 """Register `intact::grouped_mm`, the product of groups of rows with one matrix per group, for export.
 
 The experts of a transformer are such a product. PyTorch's own operator traces with bfloat16 only, and
-transformers calls a different function under a trace. Inside `whole_products` both become one operator.
+transformers calls a different function under a trace. `WholeProducts` makes both one operator.
 
 The rows of each group are known only at run time, and ONNX has no such product. Shapes that depend on values
 would be inferred again at every run. So every row is multiplied by the matrices of all groups, side by side
@@ -10,18 +10,16 @@ as one matrix, and keeps the part of its own group. The numbers are the same, at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from intact.torch.operators.embedding_bags import compose_embedding_bag
 
-__all__ = ["GROUPED", "grouped_translations", "whole_products"]
+__all__ = ["GROUPED", "WholeProducts", "grouped_translations"]
 
 GROUPED = {"_grouped_mm": "grouped_mm", "grouped_mm_fallback": "grouped_mm"}
 """Names of functions that multiply groups of rows: PyTorch's and transformers' -> what both are called."""
@@ -61,28 +59,23 @@ torch.library.register_fake("intact::grouped_mm", _sizes, lib=_LIB)
 # ---- into the operator ----
 
 
-@contextmanager
-def whole_products() -> Iterator[None]:
-    """Make functions that multiply groups of rows one operator inside the context.
+class WholeProducts:
+    """The change of traced calls by which functions that multiply groups of rows are one operator.
 
-    Bags of embeddings become lookups and sums there.
+    Bags of embeddings become lookups and sums.
     """
-    with _WholeProducts():
-        yield
 
+    names: Collection[str] = frozenset({*GROUPED, "embedding_bag"})
+    sees_all = False
 
-class _WholeProducts(TorchFunctionMode):
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "").partition(".")[0]  # of an overload: "....default"
+    def perform(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make the call as one operator; NotImplemented where that has no such form."""
+        result = None
         if name in GROUPED and len(args) >= 2:
-            product = _product(*args, **kwargs)
-            if product is not None:
-                return product
-        bags = compose_embedding_bag(*args, **kwargs) if func is F.embedding_bag else None
-        return func(*args, **kwargs) if bags is None else bags
+            result = _product(*args, **kwargs)
+        elif func is F.embedding_bag:
+            result = compose_embedding_bag(*args, **kwargs)
+        return NotImplemented if result is None else result
 
 
 def _product(

@@ -21,9 +21,9 @@ from intact.errors import UnsupportedError
 from intact.graph.ops import VARIANTS
 from intact.torch.private_torch import pack_padded_sequence, pad_packed_sequence, pytree
 
-__all__ = ["PackedInTrace", "has_packed", "run_padded"]
+__all__ = ["PACK", "PackedInTrace", "has_packed", "run_padded"]
 
-_PACK, _PAD = "_pack_padded_sequence", "_pad_packed_sequence"
+PACK, _PAD = "_pack_padded_sequence", "_pad_packed_sequence"
 _READ_SHAPE = {
     "__get__", "size", "dim", "numel", "stride", "is_floating_point", "is_contiguous", "__len__", "new_zeros",
     "new_ones", "new_full", "new_empty",
@@ -72,8 +72,8 @@ class PackedInTrace:
     def concerns(self, name: str, args: tuple[Any, ...]) -> bool:
         """Return whether a call makes a packed sequence, or reads a part of one."""
         if not self._rows:
-            return name == _PACK
-        return name == _PACK or any(id(x) in self._rows or id(x) in self._by_sizes for x in args[:2])
+            return name == PACK
+        return name == PACK or any(id(x) in self._rows or id(x) in self._by_sizes for x in args[:2])
 
     def perform(
         self, name: str, layers: Layers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -87,7 +87,7 @@ class PackedInTrace:
         Raises:
             UnsupportedError: It reads rows, and computes something else than each by itself.
         """
-        if name == _PACK:
+        if name == PACK:
             return self._pack(*args, **kwargs)
         packed = self._by_sizes.get(id(args[1])) if len(args) > 1 else None
         if packed is None:

@@ -1,24 +1,22 @@
 """Register `intact::recurrent`, one LSTM, GRU or RNN layer as one operator, for export.
 
 `torch.export` runs PyTorch's recurrent functions step by step to learn sizes, which fixes the number of
-steps. The exporter also writes RNN as these steps. Inside `whole_layers`, calls of these functions become one
-operator for each layer. Its sizes are known at once, and it is written as one ONNX node.
+steps. The exporter also writes RNN as these steps. `WholeLayers` makes calls of these functions one operator
+for each layer. Its sizes are known at once, and it is written as one ONNX node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from intact.torch.operators.packed_sequences import PackedInTrace, run_padded
+from intact.torch.operators.packed_sequences import PACK, PackedInTrace, run_padded
 
-__all__ = ["recurrent_translation", "whole_layers"]
+__all__ = ["WholeLayers", "recurrent_translation"]
 
 _OPSET = 18
 _INT32 = 6  # of ONNX's types, what `sequence_lens` has
@@ -65,31 +63,34 @@ torch.library.register_fake("intact::recurrent", _sizes, lib=_LIB)
 # ---- into the operator ----
 
 
-@contextmanager
-def whole_layers() -> Iterator[None]:
-    """Make recurrent functions of PyTorch one operator for each layer inside the context."""
-    with _WholeLayers():
-        yield
+class WholeLayers:
+    """The change of traced calls by which recurrent functions of PyTorch are one operator for each layer.
 
+    Packed sequences are padded tensors with lengths; where there are some, all calls are looked at.
+    """
 
-class _WholeLayers(TorchFunctionMode):
+    names: Collection[str] = frozenset({*_NODES, PACK})
+
     def __init__(self) -> None:
-        super().__init__()
+        self.sees_all = False
         self._packed = PackedInTrace()
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        name = getattr(func, "__name__", "")
+    def perform(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make the call; NotImplemented where the operator cannot express it.
+
+        Raises:
+            UnsupportedError: It reads packed rows, and computes something else than each by itself.
+        """
         if self._packed.concerns(name, args):
-            return self._packed.perform(name, _layer_by_layer, func, args, kwargs or {})
+            self.sees_all = True
+            return self._packed.perform(name, _layer_by_layer, func, args, kwargs)
         if name in _NODES and not kwargs and len(args) == 9 and isinstance(args[3], bool):
             x, hx, params, *layout, batch_first = args
             result = _layer_by_layer(name, x.transpose(0, 1) if batch_first else x, hx, params, *layout)
             if result is not None:
                 y, *states = result
                 return y.transpose(0, 1) if batch_first else y, *states
-        return func(*args, **(kwargs or {}))
+        return NotImplemented
 
 
 def _layer_by_layer(

@@ -25,10 +25,11 @@ from intact.torch.exact import record_torch_steps
 from intact.torch.models.array_runner import Runner, as_array
 from intact.torch.models.batches import tensors_in
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.operators.recurrent import whole_layers
+from intact.torch.operators.recurrent import WholeLayers
 from intact.torch.private_torch import pytree, version_of
 from intact.torch.qdq.qdq_model import Call, qdq_model
 from intact.torch.qdq.run_exporter import evaluating
+from intact.torch.tracing.changed_calls import ChangedCalls
 
 __all__ = ["EngineComparison", "LazyComparison", "compare_call", "compare_with_engine"]
 
@@ -103,7 +104,8 @@ class _CallRunner(Runner):
     def __call__(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the outputs, in the model's order."""
         args, kwargs = pytree.tree_map_only(Tensor, torch.clone, (self._args, self._kwargs))
-        with torch.no_grad(), whole_layers():  # as in a file, where packed sequences have all steps
+        # Packed sequences have all steps, as in a file.
+        with torch.no_grad(), ChangedCalls(WholeLayers()):
             return [as_array(x) for x in tensors_in(self._model(*args, **kwargs))]
 
 

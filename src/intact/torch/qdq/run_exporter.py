@@ -28,8 +28,8 @@ from intact.errors import IntactError, UnsupportedError
 from intact.free_memory import gc_frozen
 from intact.torch.exact import torch_functions
 from intact.torch.operators.adaptive_pools import adaptive_translations
-from intact.torch.operators.grouped_matmul import grouped_translations, whole_products
-from intact.torch.operators.recurrent import recurrent_translation, whole_layers
+from intact.torch.operators.grouped_matmul import grouped_translations
+from intact.torch.operators.recurrent import recurrent_translation
 from intact.torch.private_torch import (
     BUILD_REGISTRY,
     FOLD_CONSTANT,
@@ -44,13 +44,12 @@ from intact.torch.private_torch import (
 from intact.torch.qdq.block_markers import block_translation
 from intact.torch.qdq.operator_translations import operator_translations
 from intact.torch.qdq.skip_exporter_work import skip_exporter_work
-from intact.torch.tracing.assertions import remove_assertion_nodes, skip_assertions
+from intact.torch.tracing.assertions import remove_assertion_nodes
 from intact.torch.tracing.concrete_values import concrete_values
 from intact.torch.tracing.constant_folding import fold_constants
 from intact.torch.tracing.export_program import export_program, hide_export
 from intact.torch.tracing.graph_modules import with_forward
 from intact.torch.tracing.untranslated_operators import find_untranslated, translate_complex
-from intact.torch.tracing.user_frames import user_frames
 
 __all__ = ["cached_registry"]
 
@@ -165,8 +164,7 @@ def _trace_helpers(model: nn.Module | torch.export.ExportedProgram) -> Iterator[
 
     @functools.wraps(torch_export)
     def export(*args: Any, **kwargs: Any) -> Any:
-        with whole_layers(), whole_products(), skip_assertions(), user_frames():
-            return export_program(*args, export=torch_export, **kwargs)
+        return export_program(*args, export=torch_export, **kwargs)
 
     if isinstance(model, torch.export.ExportedProgram):
         yield

@@ -25,8 +25,9 @@ from intact.torch.models.quantizer_calls import (
     same_arguments,
 )
 from intact.torch.nn.modules._stale_ranges import weights_unwatched
-from intact.torch.operators.recurrent import whole_layers
+from intact.torch.operators.recurrent import WholeLayers
 from intact.torch.private_torch import pytree
+from intact.torch.tracing.changed_calls import ChangedCalls
 
 __all__ = ["CodeCheck", "EndToEnd", "compare_codes", "compare_outputs"]
 
@@ -114,7 +115,8 @@ def compare_outputs(model: nn.Module, data: bytes, batches: Iterable[Batch]) -> 
     """Run module and file on every batch, and count the differences."""
     session, result = Session(data, fix=_FIX), EndToEnd()
     for args, kwargs in batches:
-        with torch.no_grad(), whole_layers():  # as in the file, where packed sequences have all steps
+        # Packed sequences have all steps, as in the file.
+        with torch.no_grad(), ChangedCalls(WholeLayers()):
             ours = list(tensors_in(model(*args, **kwargs)))
         file = session.run(feeds(session, args, kwargs))
         for index, (name, tensor) in enumerate(zip(session.outputs, ours, strict=True)):
@@ -145,7 +147,7 @@ def compare_codes(
     file = session.run(feeds(session, *batch))
     replay = _Replay(model, pairs, file)
     intercepting = intercept_quantizers(model, replay.handle)
-    with torch.no_grad(), whole_layers(), StableSorts(), intercepting, weights_unwatched():
+    with torch.no_grad(), ChangedCalls(WholeLayers()), StableSorts(), intercepting, weights_unwatched():
         model(*batch[0], **batch[1])
     return list(replay.checks.values()), replay.unknown
 

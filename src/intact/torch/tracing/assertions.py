@@ -10,29 +10,21 @@ import ast
 import functools
 import linecache
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.overrides import TorchFunctionMode
 
 from intact.torch.private_torch import ASSERTION_OPERATORS, REMOVE_ASSERTION_NODES, assert_function, is_erased
 from intact.torch.tracing.user_frames import OURS
 
-__all__ = ["remove_dead_calls", "remove_assertion_nodes", "skip_assertions"]
+__all__ = ["PassingAssertions", "remove_dead_calls", "remove_assertion_nodes"]
 
 
 # ---- while the model's code runs ----
-
-
-@contextmanager
-def skip_assertions() -> Iterator[None]:
-    """Let assertions on a tensor's value pass in code that is traced inside the context."""
-    with _SkipAssertions():
-        yield
 
 
 _UNCHECKED: dict[Any, Callable[..., Any]] = {
@@ -45,19 +37,24 @@ _UNCHECKED: dict[Any, Callable[..., Any]] = {
 """Function that raises for a singular matrix -> one that returns the same and a status number beside it."""
 
 
-class _SkipAssertions(TorchFunctionMode):
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+class PassingAssertions:
+    """The change of traced calls by which assertions on a tensor's value pass."""
+
+    names: Collection[str] = frozenset(
+        {"__bool__", "is_nonzero", assert_function.__name__, *(f.__name__ for f in _UNCHECKED)}
+    )
+    sees_all = False
+
+    def perform(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer the assertion; NotImplemented where the code asks for something else."""
         if func is assert_function:
             return None
         if func in _UNCHECKED:
-            return _UNCHECKED[func](*args, **(kwargs or {}))[0]
-        if getattr(func, "__name__", "") in ("__bool__", "is_nonzero") and isinstance(args[0], Tensor):
+            return _UNCHECKED[func](*args, **kwargs)[0]
+        if name in ("__bool__", "is_nonzero") and isinstance(args[0], Tensor):
             passes = _passing_value(_asking_frame())
-            if passes is not None:
-                return passes
-        return func(*args, **(kwargs or {}))
+            return NotImplemented if passes is None else passes
+        return NotImplemented
 
 
 def _asking_frame() -> FrameType | None:

@@ -8,7 +8,12 @@ from typing import Any
 
 import torch
 
+from intact.torch.operators.grouped_matmul import WholeProducts
+from intact.torch.operators.recurrent import WholeLayers
 from intact.torch.private_torch import export_below_transforms, has_transforms
+from intact.torch.tracing.assertions import PassingAssertions
+from intact.torch.tracing.changed_calls import ChangedCalls
+from intact.torch.tracing.user_frames import user_frames
 
 __all__ = ["hide_export"]
 
@@ -42,16 +47,19 @@ _BATCHED_TENSOR = "fake tensor in the exported program constant's list"
 def export_program(*args: Any, export: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Return what `torch.export.export` does, with operators on whole batches in place of `torch.vmap`.
 
+    Recurrent layers and products of groups are one operator each, and assertions on values pass.
+
     Args:
         *args, **options: Those of `torch.export.export`.
         export: torch's function, where its name stands for another one.
     """
-    try:
-        program = (export or torch.export.export)(*args, **options)
-    except RuntimeError as error:
-        if _BATCHED_TENSOR not in str(error):
-            raise
-    else:
-        if not has_transforms(program):
-            return program
-    return export_below_transforms(*args, **options)
+    with ChangedCalls(WholeLayers(), WholeProducts(), PassingAssertions()), user_frames():
+        try:
+            program = (export or torch.export.export)(*args, **options)
+        except RuntimeError as error:
+            if _BATCHED_TENSOR not in str(error):
+                raise
+        else:
+            if not has_transforms(program):
+                return program
+        return export_below_transforms(*args, **options)
