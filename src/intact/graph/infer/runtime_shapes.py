@@ -106,9 +106,9 @@ def _split_heads(size: Dim, heads: int, what: str = "heads") -> Dim:
     """Return the size of a head.
 
     Raises:
-        ValueError: Heads do not divide the size.
+        ValueError: Heads do not divide the size, or are empty.
     """
-    if heads < 1 or (isinstance(size, int) and size % heads):
+    if heads < 1 or (isinstance(size, int) and (size % heads or not size)):
         raise ValueError(f"{size} elements do not make {heads} {what}")
     return _divide(size, heads)
 
@@ -136,14 +136,8 @@ def _like(at: int, typed: int | None = None) -> Rule:
 
 
 def _skip_norm_outputs(node: InferenceNode) -> Outputs:
-    """Describe a normalized sum, its mean and deviation, and the sum.
-
-    Raises:
-        ValueError: The second summand alone is empty: ONNX Runtime's operator divides by its size.
-    """
-    x, skip = node.input(0), node.input(1)
-    if 0 in (skip.sizes or ()) and 0 not in (x.sizes or ()):
-        raise ValueError("input 1 has no elements")
+    """Describe a normalized sum, its mean and deviation, and the sum."""
+    x = node.input(0)
     rows = Info(_T.FLOAT, None if x.sizes is None else (*x.sizes[:-1], 1))
     return [x, rows, rows, x]
 
@@ -403,14 +397,16 @@ def _windows(node: InferenceNode, size: Dim, axis: int, axes: int, kernel: int) 
     return max(0, (-(-room // stride) if node.integer("ceil_mode") else room // stride) + 1)
 
 
-def _window_rule(channels_last: Callable[[InferenceNode], bool], weight: int | None) -> Rule:
-    """Return the rule of a pool, or of a convolution whose weight is that input."""
+def _window_rule(channels_last: bool | None, weight: int | None) -> Rule:
+    """Return the rule of a pool, or of a convolution whose weight is that input; None: an attribute says."""
 
     def rule(node: InferenceNode) -> Outputs:
         x = node.input(0)
         if not x.sizes or len(x.sizes) < 3:
             return [Info(x.dtype, None)]
-        axes, last = len(x.sizes) - 2, channels_last(node)
+        axes, last = len(x.sizes) - 2, channels_last
+        if last is None:
+            last = bool(node.integer("channels_last"))
         image = x.sizes[1:-1] if last else x.sizes[2:]
         kernel: Sequence[Dim] = node.integers("kernel_shape")
         w = None if weight is None else node.input(weight)
@@ -433,18 +429,6 @@ def _float(node: InferenceNode) -> int:
     return int(_T.FLOAT)
 
 
-def _first(node: InferenceNode) -> bool:
-    return False
-
-
-def _last(node: InferenceNode) -> bool:
-    return True
-
-
-def _layout(node: InferenceNode) -> bool:
-    return bool(node.integer("channels_last"))
-
-
 def _codes_or_floats(node: InferenceNode) -> int:
     """Return the type of the zero point of the output of a QGemm; without one it makes floats."""
     zero = node.input(8)
@@ -460,14 +444,14 @@ def _quantize_outputs(node: InferenceNode) -> Outputs:
 _RUNTIME: dict[str, Rule] = {
     "Attention": _self_attention(4, 0), "BiasGelu": _like(0), "DequantizeLinear": _like(0, 1),
     "DynamicQuantizeLSTM": _lstm, "DynamicQuantizeMatMul": _product(_float),
-    "EmbedLayerNormalization": _embedding_outputs, "FastGelu": _like(0), "FusedConv": _window_rule(_first, 1),
+    "EmbedLayerNormalization": _embedding_outputs, "FastGelu": _like(0), "FusedConv": _window_rule(False, 1),
     "FusedGemm": _gemm((0, 1), _type(0)), "FusedMatMul": _matmul_outputs,
     "GatherBlockQuantized": _block_gather_outputs, "Gelu": _like(0), "GroupQueryAttention": _group_query,
     "MatMulBnb4": _block_product, "MatMulInteger16": _product(lambda node: int(_T.INT32)),
     "MatMulIntegerToFloat": _product(_type(2)), "MatMulNBits": _block_product, "MoE": _like(0),
-    "MultiHeadAttention": _multi_head, "NhwcMaxPool": _window_rule(_last, None),
+    "MultiHeadAttention": _multi_head, "NhwcMaxPool": _window_rule(True, None),
     "QAttention": _self_attention(8, 3), "QGemm": _gemm((0, 3), _codes_or_floats),
-    "QLinearAdd": _binary(0, 3), "QLinearAveragePool": _window_rule(_layout, None), "QLinearConcat": _concat,
+    "QLinearAdd": _binary(0, 3), "QLinearAveragePool": _window_rule(None, None), "QLinearConcat": _concat,
     "QLinearGlobalAveragePool": _global_pool, "QLinearLeakyRelu": _like(0), "QLinearMul": _binary(0, 3),
     "QLinearSigmoid": _like(0), "QLinearSoftmax": _like(0), "QLinearWhere": _where_outputs, "QMoE": _like(0),
     "QuantizeLinear": _quantize_outputs, "QuickGelu": _like(0), "RotaryEmbedding": _rotate_outputs,
@@ -479,24 +463,29 @@ _ON_CODES = ("Q", "Dequantize", "DynamicQuantize", "MatMulInteger")
 """Beginnings of the names of operators on codes."""
 
 
-def _with_scales(rule: Rule) -> Rule:
-    """Return the rule of an operator on codes, which refuses scales and zero points without elements: ONNX
-    Runtime's operators read the first.
+def _refuse_empty(op_type: str, rule: Rule) -> Rule:
+    """Return the rule of an operator, which refuses inputs whose elements ONNX Runtime's reads unasked, or by
+    whose sizes it divides: scales and zero points, and what stands empty beside rows; a past may be empty.
     """
+    reads_scales = op_type.startswith(_ON_CODES)
 
-    def refuse_empty(node: InferenceNode) -> Outputs:
-        if empty := [at for at, value in enumerate(node.inputs) if value.sizes == (0,)]:
+    def is_refused(sizes: Sizes, rows: Sizes) -> bool:
+        if reads_scales:
+            return sizes == (0,)
+        is_past = len(sizes) > 3 and 0 not in (*sizes[:-2], sizes[-1])
+        return 0 in sizes and 0 not in rows and not is_past
+
+    def outputs(node: InferenceNode) -> Outputs:
+        sizes = [value.sizes or () for value in node.inputs]
+        if empty := [at for at, each in enumerate(sizes) if is_refused(each, sizes[0])]:
             raise ValueError(f"input {empty[0]} has no elements")
         return rule(node)
 
-    return refuse_empty
+    return outputs
 
 
 RULES: dict[tuple[str, str], Rule] = {
-    **{
-        (MICROSOFT, op_type): _with_scales(rule) if op_type.startswith(_ON_CODES) else rule
-        for op_type, rule in _RUNTIME.items()
-    },
+    **{(MICROSOFT, op_type): _refuse_empty(op_type, rule) for op_type, rule in _RUNTIME.items()},
     (NarrowGroupQueryAttention.domain, "GroupQueryAttention"): _group_query,
     (BlockLinear.domain, "BlockGather"): _rows_of_blocks,
     (BlockLinear.domain, "BlockLinear"): _own_block_product,
