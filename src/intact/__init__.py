@@ -68,18 +68,23 @@ def quantize(model: Any, data: Any = None, **options: Any) -> Any:
         **options: Passed on: see `intact.ptq.quantize` and `intact.torch.quantize`. With ``block=32``,
             ``activations="dynamic-int8"`` or a method of weights ("rtn", "gptq", "awq") weights alone get
             codes, in blocks: see `intact.ptq.blocks.quantize_weights`, and for modules
-            `intact.torch.quantize_weights`; that needs no data.
+            `intact.torch.quantize_weights`; that needs no data. ``modelopt="NVFP4_DEFAULT_CFG"`` does what a
+            configuration of NVIDIA's ModelOpt says, by name or as its dict.
 
     Returns:
         For ONNX an `intact.ptq.QuantizedModel` with `save`, `explain` and `proto`, or an
-        `intact.ptq.blocks.BlockQuantizedModel`; for a module what `intact.torch.quantize` returns, or an
-        `intact.torch.BlockQuantizedModule`.
+        `intact.ptq.blocks.BlockQuantizedModel`, or an `intact.ptq.ModelOptModel`; for a module what
+        `intact.torch.quantize` returns, or an `intact.torch.BlockQuantizedModule`.
 
     Raises:
         QuantValueError: There are no data for an ONNX model, or neither data nor example for a module.
     """
-    from intact.ptq import quantize_weights, wants_blocks
+    from intact.ptq import options_with_modelopt, quantize_modelopt, quantize_weights, wants_blocks
 
+    if options.get("modelopt") is not None:
+        options = options_with_modelopt(model, **options)
+    if "modelopt" in options:
+        return quantize_modelopt(model, data, options.pop("modelopt"), **options)
     if _is_module(model):
         from intact.torch import quantize as quantize_module
         from intact.torch import quantize_weights as quantize_module_weights

@@ -12,9 +12,9 @@ import pytest
 from tests.onnx_models import onnx_model
 
 import intact
-from intact.errors import IntactError, UnsupportedError
+from intact.errors import IntactError
 from intact.ptq import modelopt_onnx_options, modelopt_options
-from intact.ptq.modelopt_options import NAMES, REFUSED
+from intact.ptq.modelopt_options import NAMES
 
 OFF: dict[str, Any] = {"enable": False}
 DEFAULTS = {
@@ -52,37 +52,26 @@ def through_json(content: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_is_read_or_refused_by_name(name: str) -> None:
-    if name in REFUSED:
-        with pytest.raises(UnsupportedError, match=name):
-            modelopt_options(name)
+def test_every_name_is_read(name: str) -> None:
+    if name not in READ:
+        assert modelopt_options(name).options == {"modelopt": name}
     else:
         by_name = modelopt_options(name).options
         assert by_name == modelopt_options(config(*READ[name])).options
         assert by_name == modelopt_options(through_json(config(*READ[name]))).options
 
 
-BLOCKS16 = {"num_bits": (2, 1), "block_sizes": {-1: 16, "type": "dynamic", "scale_bits": (4, 3)}}
-
-
 @pytest.mark.parametrize(
     ("content", "names"),
     [
-        (config(BLOCKS16, BLOCKS16), "block_sizes"),
-        (config([INT4, FP8], FP8), "weight_quantizer"),
-        (config(FP8 | {"axis": 0}, FP8 | {"type": "dynamic"}), "input_quantizer: type"),
-        (config({"num_bits": (4, 3), "block_sizes": {-1: 128, -2: 128}}, OFF), "block_sizes"),
         (config({"num_bits": (3, 2)}, OFF), "num_bits"),
         (config(INT8 | {"axis": 1}, INT8), "weight_quantizer: axis"),
         (config(INT8, INT8 | {"axis": 0}), "input_quantizer: axis"),
         (config(INT4, INT8), "block_sizes"),
-        (config(INT8, INT8, **{"*[kv]_bmm_quantizer": FP8}), "bmm_quantizer"),
         (config(INT8 | {"narrow_range": True}, INT8), "narrow_range"),
         (config(INT8 | {"rotate": True}, INT8), "rotate"),
         (config(INT8 | {"calibrator": "histogram"}, INT8), "calibrator"),
         (config(INT8, INT8, {"method": "smoothquant", "alpha": 0.5}), "alpha"),
-        (config(INT4, OFF, "awq_clip"), "algorithm"),
-        (config(INT8, INT8, {"method": "svdquant", "lowrank": 32}), "lowrank"),
         (config(INT8, INT8, **{"nn.GRU": {"*": {"num_bits": 4}}}), "nn.GRU"),
         (config(INT8 | {"bits": 8}, INT8), "bits"),
         (config(INT8, INT8) | {"compress": True}, "compress"),
@@ -146,7 +135,7 @@ def test_arguments_that_cannot_be_followed_are_refused(arguments: dict[str, Any]
         modelopt_onnx_options(**arguments)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in REFUSED])
+@pytest.mark.parametrize("name", READ)
 def test_a_model_is_quantized_with_each(name: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weight = onnx.numpy_helper.from_array(rng.standard_normal((128, 8)).astype(np.float32), "w")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from intact.cli import shared_options
 from intact.cli.printing import say, show_json, show_table, size_with_data
 from intact.errors import QuantValueError
+
+if TYPE_CHECKING:
+    from intact.ptq import BlockQuantizedModel
 
 _RANGES: Mapping[str, object] = {
     "calib": None, "percentile": None, "profile": "intact", "asymmetric": False, "per_tensor": False,
@@ -53,8 +57,20 @@ def run(options: Mapping[str, Any]) -> None:
         data = shared_options.data_of(data, *(options[name] for name in _IMAGES))
     result = quantize_weights(model, data, **{name: options[name] for name in _PASSED})
     result.save(out)
+    show(result, model, out, options["as_json"])
+
+
+def show(result: BlockQuantizedModel, model: Path, out: Path, as_json: bool) -> None:
+    """Print what was done.
+
+    Args:
+        result: The quantized model.
+        model: The file that it was made of.
+        out: The file that was written.
+        as_json: Print JSON instead of a table.
+    """
     sizes = {"before": size_with_data(model), "after": size_with_data(out)}
-    if options["as_json"]:
+    if as_json:
         show_json({
             "out": str(out), "bytes": sizes, "weights": result.settings.weights,
             "block": result.settings.block, "activations": result.settings.activations,

@@ -98,12 +98,14 @@ from intact.graph.qdq.named_pairs import NamedPair, QuantizerCall, read_named_pa
 from intact.graph.qdq.softmax_guards import find_guarded_softmax
 from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
 from intact.graph.qdq.tensorrt.block_scales import (
+    LARGEST_CODES,
     at_most_one_unknown,
     codes_and_scales,
     in_blocks,
     round_to_type,
 )
 from intact.graph.qdq.tensorrt.dynamic_pairs import write_block_pairs
+from intact.graph.qdq.tensorrt.insert_quantizers import BlockScales, QuantizerWriter, insert_behind
 from intact.graph.rewrites.group_query_attention import cache_limitation, narrow_caches
 from intact.graph.rewrites.inline_functions import inline_functions
 from intact.graph.rewrites.rewrite import Outcome, Pass, Rewrite, Scene, Stage, run_stages, silent
@@ -112,6 +114,7 @@ from intact.graph.rewrites.widen_float16 import bfloat16_values, widen_float16, 
 __all__ = [
     "UNKNOWN_SIZE",
     "layer_sizes",
+    "BlockScales",
     "BlockTable",
     "BoundInputs",
     "Branch",
@@ -134,6 +137,9 @@ __all__ = [
     "Mark",
     "Model",
     "NATIVE_OPSET",
+    "LARGEST_CODES",
+    "QuantizerWriter",
+    "insert_behind",
     "Namer",
     "Node",
     "Note",

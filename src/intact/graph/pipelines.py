@@ -114,13 +114,17 @@ TORCH: tuple[Stage, ...] = (LONG_INDICES, *COMPOUNDS, GATHERED_MATMUL)
 """A graph of torch's exporter with marked tensors."""
 
 
-def normalize(model: ir.Model) -> list[Note]:
+def normalize(model: ir.Model, *, keeps_blocks: bool = False) -> list[Note]:
     """Bring the older forms of a quantized model to Q/DQ form, in place: `NORMALIZE`.
 
     Opset 13 is the least where an operator on codes is rewritten, for the axis of per-channel scales, and 21
     for pairs of 16 bits. int32 biases behind a DequantizeLinear stay (`quantized_bias_of`).
 
+    Args:
+        model: A quantized model.
+        keeps_blocks: Leave TensorRT's dynamic quantizers and MXFP8 weights as they are.
     Returns:
         One note per rewritten node, and per operator on codes that stays, with the reason.
     """
-    return run_stages(model, NORMALIZE)
+    stages = NORMALIZE if not keeps_blocks else tuple(s for s in NORMALIZE if s not in BLOCK_PAIRS)
+    return run_stages(model, stages)

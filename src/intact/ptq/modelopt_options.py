@@ -14,46 +14,16 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
+from intact.graph import load
+from intact.ptq.modelopt import NAMES as NAMES
+from intact.ptq.modelopt import (
+    layers_left_in_float,
+    needs_blocks_of_floats,
+    read_rules,
+    require_configuration,
+)
 
 _FORMATS = {8: "int8", 4: "int4", (4, 3): "fp8e4m3", (5, 2): "fp8e5m2", (2, 1): "fp4e2m1"}
-_INT8, _INT4, _FP8 = (
-    {"num_bits": 8},
-    {"num_bits": 4, "block_sizes": {-1: 128}},
-    {"num_bits": (4, 3), "axis": None},
-)
-_OFF = {"enable": False}
-_NAMED: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], Any]] = {
-    "INT8_DEFAULT_CFG": (_INT8 | {"axis": 0}, _INT8, "max"),
-    "INT8_SMOOTHQUANT_CFG": (_INT8 | {"axis": 0}, _INT8, "smoothquant"),
-    "INT8_WEIGHT_ONLY_CFG": (_INT8 | {"axis": 0}, _OFF, "max"),
-    "FP8_DEFAULT_CFG": (_FP8, _FP8, "max"),
-    "INT4_BLOCKWISE_WEIGHT_ONLY_CFG": (_INT4, _OFF, "max"),
-    "INT4_AWQ_CFG": (_INT4, _OFF, {"method": "awq_lite", "alpha_step": 0.1}),
-}
-"""Configurations that are read, by name: weights, inputs, algorithm."""
-
-_BLOCK_FLOATS = "weights and inputs of few-bit floats in blocks, whose scales are found while the model runs"
-_CACHE_QUANTIZERS = "quantizers of attention's keys and values"
-REFUSED = {
-    "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG": "weights in blocks along two axes",
-    "FP8_AFFINE_KV_CFG": _CACHE_QUANTIZERS, "FP8_KV_CFG": _CACHE_QUANTIZERS,
-    "FP8_PER_CHANNEL_PER_TOKEN_CFG": "inputs of fp8 whose scales are found while the model runs",
-    "MXFP4_DEFAULT_CFG": _BLOCK_FLOATS, "MXFP4_MLP_WEIGHT_ONLY_CFG": _BLOCK_FLOATS,
-    "MXFP6_DEFAULT_CFG": _BLOCK_FLOATS, "MXFP8_DEFAULT_CFG": _BLOCK_FLOATS,
-    "MXINT8_DEFAULT_CFG": _BLOCK_FLOATS, "NVFP4_AFFINE_KV_CFG": _CACHE_QUANTIZERS,
-    "NVFP4_AWQ_CLIP_CFG": _BLOCK_FLOATS, "NVFP4_AWQ_FULL_CFG": _BLOCK_FLOATS,
-    "NVFP4_AWQ_LITE_CFG": _BLOCK_FLOATS, "NVFP4_DEFAULT_CFG": _BLOCK_FLOATS,
-    "NVFP4_FP8_MHA_CONFIG": _BLOCK_FLOATS, "NVFP4_KV_CFG": _CACHE_QUANTIZERS,
-    "NVFP4_KV_ROTATE_CFG": _CACHE_QUANTIZERS, "NVFP4_MLP_ONLY_CFG": _BLOCK_FLOATS,
-    "NVFP4_MLP_WEIGHT_ONLY_CFG": _BLOCK_FLOATS, "NVFP4_SVDQUANT_DEFAULT_CFG": _BLOCK_FLOATS,
-    "W4A8_AWQ_BETA_CFG": "two quantizers for one weight", "W4A8_MXFP4_FP8_CFG": _BLOCK_FLOATS,
-    "W4A8_NVFP4_FP8_CFG": _BLOCK_FLOATS,
-}  # fmt: skip
-"""Configurations of ModelOpt that INTact cannot quantize with, and why."""
-
-NAMES = tuple(sorted({*_NAMED, *REFUSED}))
-"""All names of `modelopt.torch.quantization` that are known."""
-
 _HARMLESS = {"pass_through_bwd": "training alone", "trt_high_precision_dtype": "types are those of the file"}
 _AS_DEFAULT = {
     "fake_quant": True, "unsigned": False, "narrow_range": False, "learn_amax": False, "rotate": False,
@@ -103,30 +73,55 @@ def modelopt_options(config: str | Mapping[str, Any], names: Sequence[str] = ())
         config: The name of one ("INT8_DEFAULT_CFG"), or the dict itself, also after a way through JSON.
         names: Of the model's nodes: patterns that switch quantizers off count where they fit one of them.
     Raises:
-        UnsupportedError: A field, or the whole, asks for what INTact cannot do; names it.
+        UnsupportedError: A field asks for what INTact cannot do; names it.
         QuantValueError: There is no such configuration or field.
+
+    Floats in blocks, ranges that a run finds and quantizers of attention are one option, ``modelopt``, which
+    holds the configuration.
     """
-    if isinstance(config, str):
-        if config in REFUSED:
-            raise _refusal(config, REFUSED[config])
-        if config not in _NAMED:
-            raise QuantValueError(
-                "ModelOpt", f"{config!r:.60}", f"one of {', '.join(NAMES)}", "correct the name"
-            )
-        weights, inputs, algorithm = _NAMED[config]
-        quantizers = {"*weight_quantizer": weights, "*input_quantizer": inputs}
-        config = {"quant_cfg": quantizers, "algorithm": algorithm}
-    if not isinstance(config, Mapping) or not isinstance(config.get("quant_cfg"), Mapping):
-        raise QuantValueError("ModelOpt", f"{config!r:.60}", "a dict with quant_cfg", "pass a configuration")
-    if extra := sorted(config.keys() - {"quant_cfg", "algorithm"}):
-        raise _refusal(extra[0], "a field that is not known")
-    collected = _read_quantizers(config["quant_cfg"], names)
+    settings = require_configuration(config)
+    if needs_blocks_of_floats(settings):
+        read_rules(settings)  # refuses what nobody quantizes with
+        return ModelOptOptions({"modelopt": config})
+    collected = _read_quantizers(settings["quant_cfg"], names)
     options = _formats(collected)
-    options |= _algorithm(config.get("algorithm", "max"), "block" in options, collected.notes)
+    options |= _algorithm(settings["algorithm"], "block" in options, collected.notes)
     for key in ("include", "exclude"):
         if patterns := getattr(collected, key):
             options[key] = tuple(dict.fromkeys(patterns))
     return ModelOptOptions(options, tuple(collected.notes))
+
+
+def options_with_modelopt(model: Any, modelopt: Any, **options: Any) -> dict[str, Any]:
+    """Return options of `intact.quantize` in which those of a configuration stand in its place.
+
+    ``modelopt`` is among them only where options do not say what the configuration asks for.
+
+    Args:
+        model: An ONNX model, as `intact.graph.load` takes it, or a `torch.nn.Module`.
+        modelopt: The configuration, as `modelopt_options` takes it.
+        options: Further ones, which go before those of the configuration.
+    Raises:
+        UnsupportedError: As for `modelopt_options`; or a module would need more than options say.
+        QuantValueError: There is no such configuration or field.
+    """
+    if hasattr(model, "named_modules"):
+        read = modelopt_options(modelopt, [name for name, _ in model.named_modules()]).options
+        per_channel = read.pop("per_channel", True)
+        extra = [name for name in ("modelopt", "equalization") if name in read]
+        if extra or not per_channel:
+            raise UnsupportedError(
+                "ModelOpt", f"a module, and {modelopt!r:.60}",
+                "an ONNX model, or a configuration of int8 or int4",
+                "export the module with torch.onnx.export, and quantize the file",
+            )  # fmt: skip
+        return read | options
+    read = modelopt_options(modelopt).options
+    if "modelopt" in read or "block" in read:  # TensorRT takes no negative scales of blocks
+        return {"modelopt": modelopt} | options
+    read = {name: value for name, value in read.items() if name not in ("include", "exclude")}
+    in_float = layers_left_in_float(load(model), modelopt)
+    return {"profile": "tensorrt"} | read | options | {"exclude": (*options.get("exclude", ()), *in_float)}
 
 
 def _read_quantizers(quant_cfg: Mapping[str, Any], names: Sequence[str]) -> _Quantizers:
@@ -347,5 +342,5 @@ def _glob(where: str, pattern: str) -> str:
 def _refusal(where: str, got: str, fix: str = "") -> IntactError:
     return UnsupportedError(
         f"ModelOpt: {where}", got, "what intact.quantize has options for",
-        fix or "leave it out, or choose INT8_DEFAULT_CFG, FP8_DEFAULT_CFG or INT4_AWQ_CFG",
+        fix or "leave it out, or choose another configuration",
     )  # fmt: skip

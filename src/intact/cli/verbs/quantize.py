@@ -11,7 +11,7 @@ from warnings import catch_warnings
 import typer
 
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
-from intact.cli import block_weights, shared_options
+from intact.cli import block_weights, modelopt_configuration, shared_options
 from intact.cli.printing import say, show_json, show_table, size_with_data
 from intact.errors import FileFormatError, QuantValueError
 from intact.limits import YAML_BYTES
@@ -83,6 +83,12 @@ Strength = Annotated[
     float | None,
     typer.Option(help="With --method smoothquant, how much of the inputs' ranges goes into weights: 0 to 1."),
 ]
+ModelOpt = Annotated[
+    str | None,
+    typer.Option(
+        help="A configuration of NVIDIA's ModelOpt, by name (NVFP4_DEFAULT_CFG), or a JSON file of one.",
+    ),
+]
 Asymmetric = Annotated[bool, typer.Option("--asymmetric", help="Activations with a zero point.")]
 PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One scale per weight, not per channel.")]
 Overrides = Annotated[
@@ -134,6 +140,7 @@ def run(
     bits_budget: BitsBudget = None,
     state: State = None,
     strength: Strength = None,
+    modelopt: ModelOpt = None,
     asymmetric: Asymmetric = False,
     per_tensor: PerTensor = False,
     include: shared_options.Include = None,
@@ -167,9 +174,9 @@ def run(
 
     - `intact quantize model.onnx --data photos -o model.int8.onnx`
     - `intact quantize model.onnx --weights int4 --block 32 --data texts.npz -o out.onnx`
+    - `intact quantize model.onnx --modelopt NVFP4_DEFAULT_CFG --data texts.npz -o out.onnx`
     """
-    if block_weights.is_wanted(options := dict(locals())):
-        block_weights.run(options)
+    if _run_without_ranges(dict(locals())):
         return
     import intact
 
@@ -188,6 +195,17 @@ def run(
         )  # fmt: skip
     result.save(out)
     _show_result(result, model, out, as_json, advised=widths == "never")
+
+
+def _run_without_ranges(options: dict[str, Any]) -> bool:
+    """Do what a configuration says, or quantize weights in blocks; return whether options ask for that."""
+    if options["modelopt"] is not None:
+        modelopt_configuration.run(options, _show_result)
+        return True
+    if block_weights.is_wanted(options):
+        block_weights.run(options)
+        return True
+    return False
 
 
 def _method_options(percentile: Any) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def export_for(source: Source, target: str) -> ExportedModel:
     if target not in ENGINES:
         raise QuantValueError("--for", repr(target), " or ".join(ENGINES), "choose one of them")
     model = graph.load(source)
-    graph.normalize(model)
+    graph.normalize(model, keeps_blocks=True)
     notes = write_tensorrt_pairs(model)
     opset = model.opset_imports.get("", 0)
     if opset > TARGETS[target]:

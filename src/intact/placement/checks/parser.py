@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from intact.placement.checks.records import SCALE, ZERO_POINT, Half
-from intact.placement.placement_graph import shape_of
+from intact.graph import Value
+from intact.placement.checks.records import SCALE, ZERO_POINT, Half, is_dynamic_quantizer
+from intact.placement.placement_graph import is_dequantize, shape_of
 
 Said = tuple[str, str]
 
@@ -56,12 +57,21 @@ def output_dtype(half: Half) -> Said | None:
     return message, "remove output_dtype"
 
 
+def _is_of_run(scale: Value | None) -> bool:
+    """Return whether a run computes scales, one for each block, which the parser takes of any size."""
+    node = None if scale is None else scale.producer()
+    if node is not None and is_dequantize(node):  # scales of FP8 with one of their own
+        scale = node.inputs[0]
+        node = None if scale is None else scale.producer()
+    return node is not None and is_dynamic_quantizer(node)
+
+
 def scale_shape(half: Half) -> Said | None:
     """Check that the sizes of the scale are known."""
     if half.array(SCALE) is not None or half.input(SCALE) is None:
         return None
     shape = shape_of(half.input(SCALE))
-    if shape is not None and None not in shape:
+    if (shape is not None and None not in shape) or _is_of_run(half.input(SCALE)):
         return None
     return "Dynamic shape for scale tensor is not supported", "store the scale as an initializer"
 
@@ -224,7 +234,8 @@ def missing_type(half: Half) -> Said | None:
 
 def computed_scale(half: Half) -> Said | None:
     """Report scales that are checked only while the engine runs."""
-    if half.input(SCALE) is None or half.array(SCALE) is not None or scale_shape(half) is not None:
+    scale = half.input(SCALE)
+    if scale is None or half.array(SCALE) is not None or scale_shape(half) is not None or _is_of_run(scale):
         return None
     return "The scale is computed from the network's inputs", "store the scale as an initializer"
 

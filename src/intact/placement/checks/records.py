@@ -96,6 +96,11 @@ class Half:
         return value in self.constants or (value is not None and value.is_initializer())
 
 
+def is_dynamic_quantizer(node: Node) -> bool:
+    """Return whether a node quantizes with scales that it computes: TensorRT's operators of blocks."""
+    return node.domain == "trt" and node.op_type in ("TRT_FP4DynamicQuantize", "TRT_MXFP8DynamicQuantize")
+
+
 def halves(model: Model, constants: Constants) -> list[Half]:
     """Return every half of a pair in the model."""
     return [Half(node, constants) for node in model.graph.all_nodes() if is_pair(node)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from intact.graph import Model, Node, Value, is_op
 from intact.graph.ops import CONVOLUTIONS, PRODUCTS, ConvTranspose, may_move
-from intact.placement.checks.records import Half
+from intact.placement.checks.records import Half, is_dynamic_quantizer
 from intact.placement.placement_graph import Op, Reader, View, is_dequantize, is_quantize, shape_of
 from intact.placement.records import Finding
 from intact.placement.rules.weighted import weight_axis
@@ -104,7 +104,7 @@ def _takes_codes(node: Node) -> bool:
 
 def _gives_codes(value: Value | None) -> bool:
     node = value.producer() if value is not None else None
-    return node is not None and (is_quantize(node) or may_move(node))
+    return node is not None and (is_quantize(node) or may_move(node) or is_dynamic_quantizer(node))
 
 
 def _layers_with_weights(c: Checked) -> Iterator[Op]:

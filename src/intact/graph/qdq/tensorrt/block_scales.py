@@ -14,8 +14,14 @@ import numpy as np
 Value = TypeVar("Value")
 Sizes = tuple[int, ...]
 
-LARGEST = {"float8_e4m3fn": 448.0, "float4_e2m1fn": 6.0}
-"""The largest code of each type, by NumPy's name."""
+LARGEST_CODES = {
+    "float8_e4m3fn": 448.0, "float4_e2m1fn": 6.0, "float6_e3m2fn": 28.0, "float6_e2m3fn": 7.5, "int8": 127.0,
+    "int4": 7.0,
+}  # fmt: skip
+"""The code that the largest magnitude gets, of each type, by NumPy's name."""
+
+_FLOAT6 = {"float6_e3m2fn": (2.0**-4, -1, 4), "float6_e2m3fn": (2.0**-3, 1, 2)}
+"""The least step of each type, and the exponents from the first to the last where it doubles."""
 
 
 class BlockNodeWriter(Protocol[Value]):
@@ -47,7 +53,7 @@ def codes_and_scales(
         return round_to_type(n, n("Div", cut, factor), dtype), None, factor
     inner = n.ints(*range(1, 2 * len(blocks), 2))
     amax = n("ReduceMax", n("Abs", cut), inner, keepdims=1)
-    before_rounding = n("Div", amax, n.array(np.float32(LARGEST[dtype])))
+    before_rounding = n("Div", amax, n.array(np.float32(LARGEST_CODES[dtype])))
     if factor is not None:
         scale = _round_scale(n, n("Div", before_rounding, factor), scale_type)
         total = n("Mul", scale, factor)
@@ -86,11 +92,31 @@ def round_to_type(n: BlockNodeWriter[Value], x: Value, dtype: str) -> Value:
     if dtype == "float8_e4m3fn":
         unit, zero = n.array(np.float32(1)), n.array(np.zeros((), ml_dtypes.float8_e4m3fn))
         return n("DequantizeLinear", n("QuantizeLinear", x, unit, zero), unit, zero)
+    if dtype.startswith("int"):
+        most = LARGEST_CODES[dtype]
+        return _clamp(n, n("Round", x), -most - 1, most)
+    if dtype in _FLOAT6:
+        return _round_to_float6(n, x, dtype)
     magnitude, size = n.array(np.float32(0)), n("Abs", x)
     for bound, ties, step in _FP4_STEPS:
         above = n("GreaterOrEqual" if ties else "Greater", size, n.array(np.float32(bound)))
         magnitude = n("Add", magnitude, n("Mul", n.cast(above, "float32"), n.array(np.float32(step))))
     return n("Mul", magnitude, n("Sign", x))
+
+
+def _clamp(n: BlockNodeWriter[Value], x: Value, low: float, high: float) -> Value:
+    return n("Min", n("Max", x, n.array(np.float32(low))), n.array(np.float32(high)))
+
+
+def _round_to_float6(n: BlockNodeWriter[Value], x: Value, dtype: str) -> Value:
+    """Round to multiples of the step that numbers of a magnitude have; a power of two, so nothing is lost."""
+    least, first, last = _FLOAT6[dtype]
+    size, step, double = n("Abs", x), n.array(np.float32(least)), n.array(np.float32(2))
+    for exponent in range(first, last + 1):
+        reaches = n("GreaterOrEqual", size, n.array(np.float32(2.0**exponent)))
+        step = n("Where", reaches, n("Mul", step, double), step)
+    rounded = n("Mul", n("Round", n("Div", x, step)), step)
+    return _clamp(n, rounded, -LARGEST_CODES[dtype], LARGEST_CODES[dtype])
 
 
 _FP4_STEPS = (

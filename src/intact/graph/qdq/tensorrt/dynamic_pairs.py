@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from intact.graph.core.build import Writer
+from intact.graph.core.build import Namer, Writer
 from intact.graph.core.edit import input_of
 from intact.graph.core.scene import Scene
 from intact.graph.ops.attributes import has, names, put, take
@@ -32,11 +32,16 @@ _READERS = {"DequantizeLinear": 0, "TRT_MXFP8DequantizeLinear": 32}
 _COMPARISONS = ("Equal", "Less", "Greater", "GreaterOrEqual")
 
 
-class _FloatNodes:
-    """Writes the nodes of one quantizer on float32."""
+class FloatNodes:
+    """Writes the nodes of one quantizer on float32, in front of a node of the same graph.
 
-    def __init__(self, node: ir.Node, scene: Scene) -> None:
-        self.write = Writer(node, scene.names)
+    Args:
+        node: In front of which they go.
+        names: Gives out names.
+    """
+
+    def __init__(self, node: ir.Node, names: Namer) -> None:
+        self.write = Writer(node, names)
 
     def __call__(self, op_type: str, *inputs: ir.Value, **attributes: Any) -> ir.Value:
         dtype = _T.BOOL if op_type in _COMPARISONS else _T.FLOAT
@@ -78,8 +83,8 @@ def _write_dynamic_pair(node: ir.Node, scene: Scene) -> Outcome:
     Before: ``q, s = trt::TRT_FP4DynamicQuantize(x, d)``, ``y = DequantizeLinear(q, DequantizeLinear(s, d))``.
     After: ``y = round(x / t) * t`` block by block, with ``t = round(max |x| / 6 / d) * d``.
 
-    Guards: every reader of codes and scales is a dequantizer, x has a known rank and at most one unknown
-    size, and blocks fill it.
+    Guards: every reader of codes and scales is a dequantizer, x has a known rank, blocks fill it, and at most
+    one size is unknown, or blocks lie along the last axis.
     """
     unknown = names(node) - {"axis", "block_size", "scale_type", "output_dtype"}
     data = input_of(node, 0)
@@ -93,10 +98,15 @@ def _write_dynamic_pair(node: ir.Node, scene: Scene) -> Outcome:
     if codes.is_graph_output() or scales.is_graph_output() or any(r.op_type not in _READERS for r in readers):
         return Stays("its codes or scales are read by other nodes than dequantizers")
     blocks = _blocks(node, len(shape), default)
-    if any(n >= 0 and n % b for n, b in zip(shape, blocks, strict=True)) or sum(n < 0 for n in shape) > 1:
+    flat = sum(n < 0 for n in shape) > 1 and shape[-1] > 0 and blocks[-1] > 1
+    if any(n >= 0 and n % b for n, b in zip(shape, blocks, strict=True)) or (
+        sum(n < 0 for n in shape) > 1 and not flat
+    ):
         return Stays(f"blocks of {blocks} do not fill a tensor of {shape}")
-    n = _FloatNodes(node, scene)
+    n = FloatNodes(node, scene.names)
     floats = data if data.dtype == _T.FLOAT else n.cast(data, "float32")
+    if flat:
+        shape, blocks = (-1, shape[-1]), (1, blocks[-1])
     factor = input_of(node, 1)
     if factor is not None:
         factor = n("Reshape", n.cast(factor, "float32"), n.ints())
@@ -108,15 +118,19 @@ def _write_dynamic_pair(node: ir.Node, scene: Scene) -> Outcome:
         if reader.inputs[0] is scales:  # the scale of scales
             coarse = input_of(reader, 1)
             assert coarse is not None
-            _replace(reader, scene, _FloatNodes(reader, scene)("Mul", scale, coarse))
+            _replace(reader, scene, FloatNodes(reader, scene.names)("Mul", scale, coarse))
         else:
             reader.replace_input_with(1, scale)
     for reader in dict.fromkeys(of_codes):
-        m, total = _FloatNodes(reader, scene), input_of(reader, 1)
+        m, total = FloatNodes(reader, scene.names), input_of(reader, 1)
         assert total is not None
         factors = in_blocks(m, total, counts, (1,) * len(counts))
         products = m("Mul", cut, factors)
-        _replace(reader, scene, m("Reshape", products, m.ints(*at_most_one_unknown(list(shape)))))
+        if flat:
+            sizes = m.write("Shape", floats, dtype=_T.INT64)
+        else:
+            sizes = m.ints(*at_most_one_unknown(list(shape)))
+        _replace(reader, scene, m("Reshape", products, sizes))
     node.graph.remove(node, safe=True)  # type: ignore[union-attr]
     return "TensorRT's dynamic quantization became floats on its grid"
 
