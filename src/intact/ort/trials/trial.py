@@ -101,7 +101,7 @@ class ProcessTrial(RunningTrial):
         environment = {**os.environ, "INTACT_ORT": "off", "PYTHONWARNINGS": "ignore"}
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, start_new_session=True, env=environment, cwd=os.sep,
+            stderr=subprocess.DEVNULL, process_group=0, env=environment, cwd=os.sep,
         )  # fmt: skip
         self._has_begun = False
         self._is_alive = True
@@ -194,7 +194,7 @@ def _message_of(job: TrialJob) -> Message:
         "source": "" if isinstance(job.source, bytes) else job.source,
         "threads": job.threads, "level": job.level, "has_codes": job.has_codes,
         "output_names": list(job.output_names), "new_shape_share": job.new_shape_share,
-        "is_timed": job.is_timed, "ruled_out": list(job.ruled_out),
+        "is_timed": job.is_timed, "ruled_out": list(job.ruled_out), "run_seconds": job.run_seconds,
     }  # fmt: skip
     return Message(values, batches)
 
