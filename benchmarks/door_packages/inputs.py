@@ -125,6 +125,45 @@ def melody(seed: int, seconds: float, rate: int = 22050) -> np.ndarray:
     return np.clip(samples + 0.001 * rng.standard_normal(len(samples)), -1, 1).astype(np.float32)
 
 
+@cache
+def _speaker() -> tuple[Any, Any, int]:
+    """Return (espeak-ng's library, the type of its callback, samples a second)."""
+    import ctypes
+
+    import espeakng_loader
+
+    library = ctypes.CDLL(espeakng_loader.get_library_path())
+    folder = espeakng_loader.get_data_path().encode()
+    rate = library.espeak_Initialize(2, 0, folder, 0)  # 2: samples go to the callback before Synth returns
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+    return library, callback, rate
+
+
+def speech(seed: int, phrases: Sequence[str], seconds: float, rate: int = 16000) -> np.ndarray:
+    """Return samples of two of the phrases, spoken by espeak-ng, float32 between -1 and 1."""
+    rng = np.random.default_rng(seed)
+    library, callback, spoken_rate = _speaker()
+    pieces: list[np.ndarray] = []
+
+    def keep(samples: Any, count: int, _: Any) -> int:
+        if samples and count > 0:
+            pieces.append(np.ctypeslib.as_array(samples, (count,)).astype(np.float32) / 32768)
+        return 0
+
+    for parameter, value in ((1, rng.integers(140, 190)), (3, rng.integers(30, 70))):  # speed, pitch
+        library.espeak_SetParameter(parameter, int(value), 0)
+    function = callback(keep)
+    library.espeak_SetSynthCallback(function)
+    for phrase in rng.choice(list(phrases), 2, replace=False):
+        text = str(phrase).encode() + b"\0"
+        library.espeak_Synth(text, len(text), 0, 1, 0, 1, None, None)
+        pieces.append(np.zeros(int(rng.uniform(0.3, 0.6) * spoken_rate), np.float32))
+    sound = np.concatenate(pieces)
+    moments = np.arange(int(seconds * rate)) * spoken_rate / rate
+    samples = np.interp(moments, np.arange(len(sound)), sound, right=0.0)
+    return (samples + 0.002 * rng.standard_normal(len(samples))).astype(np.float32)
+
+
 def pick(seed: int, sentences: Sequence[str], count: int) -> list[str]:
     """Return some of the sentences, in a random order."""
     return [str(text) for text in np.random.default_rng(seed).choice(list(sentences), count, replace=False)]

