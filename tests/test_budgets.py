@@ -90,7 +90,7 @@ LINES = {
     "src/intact/kernels": 1_400,
     "src/intact/lm": 17_000,
     "src/intact/numerics": 5_700,
-    "src/intact/ort": 4_450,
+    "src/intact/ort": 4_800,
     "src/intact/placement": 3_450,
     "src/intact/processes": 450,
     "src/intact/ptq": 16_900,

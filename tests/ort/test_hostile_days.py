@@ -108,6 +108,44 @@ def test_inputs_that_leave_their_range_bring_float_back(model: Path) -> None:
     assert "the guard went back" in record.why
 
 
+def save_range_model(path: Path) -> Path:
+    """Write (x - min) / (max - min), then a layer: NaN for an input of equal values."""
+    weight = np.random.default_rng(0).standard_normal((WIDTH, WIDTH)).astype(np.float32)
+    nodes = [
+        helper.make_node("ReduceMin", ["x"], ["low"], keepdims=1),
+        helper.make_node("ReduceMax", ["x"], ["high"], keepdims=1),
+        helper.make_node("Sub", ["x", "low"], ["above"]),
+        helper.make_node("Sub", ["high", "low"], ["span"]),
+        helper.make_node("Div", ["above", "span"], ["scaled"]),
+        helper.make_node("MatMul", ["scaled", "w"], ["y"], name="layer"),
+    ]
+    sizes = ["n", WIDTH]
+    onnx.save(onnx_model(nodes, {"x": sizes}, {"y": sizes}, {"w": weight}), path)
+    return path
+
+
+def test_inputs_that_float_makes_nan_of_spoil_nothing(tmp_path: Path) -> None:
+    model = save_range_model(tmp_path / "range.onnx")
+    session = session_of(model)
+    silence = np.full((16, WIDTH), 3.0, np.float32)
+    assert np.isnan(session.run(None, {"x": silence})[0]).all(), "a program warms up with silence"
+    swap(session)
+    assert np.isnan(session.run(None, {"x": silence})[0]).all()
+    (record,) = intact.ort.status()
+    assert (record.state, record.declined_runs, record.has_undefined_runs) == ("int8", 1, True)
+
+
+def test_the_guard_learns_of_inputs_that_float_makes_nan_of(tmp_path: Path) -> None:
+    session = session_of(save_range_model(tmp_path / "range.onnx"))
+    swap(session)
+    silence = np.full((16, WIDTH), 3.0, np.float32)
+    session.run(None, {"x": silence})
+    assert intact.ort.wait()
+    assert np.isnan(session.run(None, {"x": silence})[0]).all()
+    (record,) = intact.ort.status()
+    assert (record.state, record.has_undefined_runs) == ("int8", True), record.why
+
+
 def test_a_guard_looks_at_early_runs_and_then_at_each_two_hundredth(model: Path) -> None:
     intact.ort.policy(guard=16)
     session = session_of(model)

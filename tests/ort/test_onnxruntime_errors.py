@@ -13,6 +13,7 @@ from tests.ort.test_door import session_of, swap
 
 import intact.ort
 from intact.ort.session_methods import registry
+from intact.ort.session_signature import are_finite
 
 pytestmark = pytest.mark.usefixtures("door")
 
@@ -74,6 +75,21 @@ def test_nan_and_infinities_are_answered_in_float(model: Path, value: float) -> 
         np.testing.assert_array_equal(left, right)
     (record,) = intact.ort.status()
     assert (record.engine_runs, record.declined_runs) == (0, 1)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("is_contiguous", [True, False])
+def test_inputs_are_finite_or_not_without_a_warning(dtype: type, is_contiguous: bool) -> None:
+    array = np.full((4, 6), 2.0, dtype)
+    view = array if is_contiguous else array[:, ::2]
+    assert are_finite({"x": view}, ["x"])
+    view[1, 1] = np.finfo(dtype).max / 2  # its square is infinite, and the sum is not
+    assert are_finite({"x": view}, ["x"])
+    for value in (np.nan, np.inf, -np.inf):
+        view[1, 1] = value
+        assert not are_finite({"x": view}, ["x"])
+        assert are_finite({"x": view}, []), "it was not finite while it was watched either"
 
 
 def test_lists_and_other_memory_orders_are_answered(model: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +17,11 @@ from intact.errors import QuantValueError
 from intact.ort.policies import Policy
 from intact.ort.records import describe
 from intact.ort.session_methods import registry
+from intact.ort.session_signature import ATTRIBUTE
 from intact.ort.trials import trial
 from intact.ort.trials.candidates import Candidate, TrialJob
 from intact.ort.trials.guard import WINDOW, Guard, GuardedRun
+from intact.ort.trials.samples import RunSample, split_holdout
 
 pytestmark = pytest.mark.usefixtures("door")
 
@@ -69,8 +73,38 @@ def test_the_time_of_a_trial_grows_with_the_model_and_its_runs(model: Path) -> N
         samples._run_seconds = run_seconds * samples._runs
         seconds.append(ModelTrial(served, samples)._most_seconds())
     assert 120 <= seconds[0] < 121
-    assert seconds[1] == pytest.approx(seconds[0] + 100)
-    assert seconds[2] == 3600
+    assert seconds[1] == pytest.approx(seconds[0] + 20)
+    assert seconds[2] == 1800
+
+
+def test_few_samples_of_long_runs_calibrate_and_the_others_compare() -> None:
+    samples = [RunSample({}, {}, 0) for _ in range(30)]
+    calibration, holdout = split_holdout(samples, 0.001)
+    assert (len(calibration), len(holdout)) == (20, 10)
+    calibration, holdout = split_holdout(samples, 0.2)
+    assert (len(calibration), len(holdout)) == (7, 23)
+    calibration, holdout = split_holdout(samples, 100.0)
+    assert (len(calibration), len(holdout)) == (5, 25)
+    assert set(map(id, calibration + holdout)) == set(map(id, samples))
+
+
+def test_a_float_model_has_no_costs_any_more(model: Path) -> None:
+    intact.ort.policy(accuracy=500.0)
+    session = session_of(model)
+    assert ATTRIBUTE in session.__dict__
+    run_watched(model)
+    assert ATTRIBUTE not in session.__dict__
+    assert ATTRIBUTE not in session_of(model).__dict__, "nor those that are made later"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no sessions of this kind")
+def test_a_process_that_quantizes_shares_the_scheduling_group_of_the_program(model: Path) -> None:
+    job = TrialJob(str(model), 1, 99, False, [{"x": x} for x in batches(2)], [], ["y"], is_timed=False)
+    with trial.start_trial(job, isolate=True) as running:
+        assert isinstance(running, trial.ProcessTrial)
+        process = running._process.pid
+        assert os.getsid(process) == os.getsid(0), "Linux weighs priorities within a session"
+        assert os.getpgid(process) == process, "the terminal's signals are the program's"
 
 
 @pytest.mark.parametrize("value", [float("nan"), "long", True])

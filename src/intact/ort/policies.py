@@ -44,7 +44,7 @@ class Policy:
         memory: Bytes of inputs and outputs that are kept for each model until it is quantized.
         isolate: Quantize in a process of its own. False: in a thread, where programs cannot start processes.
         trial_seconds: After so long, quantizing ends and the model stays in float; None: by the model's size
-            and the time of its runs, between 2 minutes and an hour.
+            and the time of its runs, between 2 minutes and half an hour.
         quantization: Functions of `onnxruntime.quantization` quantize with INTact, for this engine: "intact",
             "onnxruntime", "openvino" or "tensorrt". "off": with ONNX Runtime, as without INTact.
         verbose: Write a line for each model to standard error when the program ends.

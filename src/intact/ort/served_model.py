@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 from intact.ort.background import background
 from intact.ort.model_identity import ModelIdentity
 from intact.ort.policies import Policy
-from intact.ort.records import COUNTS, ModelRecord, ResultCache
-from intact.ort.session_signature import SessionSignature
+from intact.ort.records import COUNTS, ModelRecord, ResultCache, name_of
+from intact.ort.session_signature import ATTRIBUTE, SessionSignature, are_finite
 from intact.ort.trials.candidates import describe_error
 from intact.ort.trials.engine_results import TrialResult, load_result, meets
 from intact.ort.trials.guard import Guard, GuardedRun, levels_of
-from intact.ort.trials.samples import SampleStore, checksum_of
+from intact.ort.trials.samples import SampleStore, checksum_of, has_equal_values, has_nan
 from intact.processes import renew_in_child
 
 if TYPE_CHECKING:
     from intact.engine import Engine
+    from intact.ort.trials.chains import ModelFlow
 
 FloatRun = Callable[[Any, Any, Any, Any], Any]
 """ONNX Runtime's own `run`: of (session, output names, feed, run options)."""
@@ -69,6 +70,7 @@ class ServedModel:
         self._has_news = False
         self._finite_inputs: list[str] = []
         self._verified_outputs: frozenset[str] = frozenset(signature.outputs)
+        self.flow: ModelFlow | None = None
         self._renew()
         self._sessions: WeakSet[Any] = WeakSet()
         renew_in_child(self)
@@ -92,13 +94,24 @@ class ServedModel:
         return self._key
 
     @property
+    def gate_rules(self) -> Policy:
+        """The policy that outputs have to meet: more decibels where another model reads them."""
+        if self.flow is None or not self.flow.readers or self.rules.metric is not None:
+            return self.rules
+        from intact.ort.trials.chains import CHAIN_DB
+
+        return replace(self.rules, accuracy=self.rules.accuracy + CHAIN_DB)
+
+    @property
     def has_engine(self) -> bool:
         """True where the engine answers."""
         return self._engine is not None
 
     def attach(self, session: Any) -> None:
-        """Count a session in."""
+        """Look at the runs of a session, unless all of them are ONNX Runtime's for good."""
         self._sessions.add(session)
+        if self.record.state != "float":
+            setattr(session, ATTRIBUTE, (session._sess, self))
 
     def _begin(self) -> None:
         """Take what is remembered of the model, or watch it."""
@@ -113,13 +126,25 @@ class ServedModel:
 
     def watch(self) -> None:
         """Look at the program's inputs and outputs from now on."""
+        from intact.ort.trials.chains import ModelFlow
+
         count = min(_CODED_WATCH, self.rules.watch) if self.identity.has_codes else self.rules.watch
         self._samples = self._tried_samples or SampleStore(count, self.rules.memory)
         self._samples.go_on()
+        if self.flow is None:
+            self.flow = ModelFlow(name_of(self.record), self._note_reader)
+        self.flow.watch(partial(getattr, self._samples, "samples"))
         self.record.state, self.record.why = "watching", ""
 
+    def _note_reader(self) -> None:
+        """Note that another model reads the outputs; go back to float where they are too far from it."""
+        self.record.readers = sorted(self.flow.readers) if self.flow else []
+        decibels = self.record.decibels
+        if self._engine is not None and decibels is not None and decibels < self.gate_rules.accuracy:
+            self._watch_again()
+
     def _watch_again(self) -> None:
-        """Go back to float and look at more inputs: a program that repeated its inputs has a new one."""
+        """Go back to float and look at more inputs, as those so far do not suffice."""
         with self._lock:
             if self._engine is None:
                 return
@@ -208,7 +233,7 @@ class ServedModel:
         names = output_names if output_names else self.signature.outputs
         arrays = self.signature.fitting(feed) if options is None else None
         is_known = arrays is not None and self._verified_outputs.issuperset(names)
-        if arrays is None or not is_known or not self._are_finite(arrays):
+        if arrays is None or not is_known or not self._are_defined(arrays):
             self._last["declined_runs"] += 1
             return None
         if self._known_inputs and f"{checksum_of(arrays):08x}" not in self._known_inputs:
@@ -233,14 +258,14 @@ class ServedModel:
             background.submit("check", partial(self._check, ref(session), run))
         return results
 
-    def _are_finite(self, arrays: Mapping[str, NDArray[Any]]) -> bool:
-        """Return whether no input has NaN or infinities, which codes do not have, but where it always may."""
-        with np.errstate(all="ignore"):
-            for name in self._finite_inputs:
-                array = arrays[name]
-                if not np.isfinite(array.sum(dtype=np.float32 if array.itemsize < 4 else None)):
-                    return False
-        return True
+    def _are_defined(self, arrays: Mapping[str, NDArray[Any]]) -> bool:
+        """Return whether no input has NaN or infinities, which codes do not have, but where it always may.
+
+        Inputs of equal values, where float gives NaN for them, are not defined either.
+        """
+        if not are_finite(arrays, self._finite_inputs):
+            return False
+        return not (self.record.has_undefined_runs and has_equal_values(arrays))
 
     def _check(self, session: ref[Any], run: GuardedRun) -> None:
         """Compute a run in float, too, and go back where the engine is not close any more."""
@@ -249,6 +274,9 @@ class ServedModel:
             return
         begin = self.rules.clock()
         reference = self._float_run(alive, list(run.outputs), dict(run.inputs), None)
+        if has_equal_values(run.inputs) and any(map(has_nan, reference)):
+            self.record.has_undefined_runs = self._has_news = True  # such inputs are float's from now on
+            return
         self._guard.note_seconds(run, self.rules.clock() - begin)
         self._last["guard_runs"] += 1
         self.record.guard_speedup = self._guard.speedup
@@ -278,7 +306,7 @@ class ServedModel:
         self.record.runs_until_engine = self._last["runs"]
         decibels = self.record.decibels
         self._guard = Guard(
-            self.rules,
+            self.gate_rules,
             self.rules.accuracy if decibels is None else decibels,
             result.record.logits,
             levels_of(result.record.levels),
@@ -300,6 +328,8 @@ class ServedModel:
         self._engine = self._samples = self._tried_samples = None
         self._has_news = True
         self.record.state, self.record.why, self.record.help = "float", why, help
+        for session in list(self._sessions):
+            session.__dict__.pop(ATTRIBUTE, None)
 
     def waits_for(self) -> str:
         """Return what is missing before the model is quantized, in words; "" where nothing is."""
@@ -345,7 +375,8 @@ class ServedModel:
 
 _FOUND = (
     "state", "why", "help", "candidate", "metric", "decibels", "agreement", "speedup", "guard_speedup",
-    "in_float", "logits", "levels", "infinite_inputs", "tries", "inputs", "known_inputs", "ruled_out", "gate",
+    "in_float", "logits", "levels", "infinite_inputs", "has_undefined_runs", "tries", "inputs",
+    "known_inputs", "ruled_out", "gate", "readers",
 )  # fmt: skip
 
 

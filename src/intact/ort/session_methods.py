@@ -14,11 +14,9 @@ from intact.ort.background import background, report_fault
 from intact.ort.model_identity import ModelIdentity, identify
 from intact.ort.policies import Policy, current_policy, is_switched_off
 from intact.ort.served_model import ServedModel
-from intact.ort.session_signature import altered_options, signature_of
+from intact.ort.session_signature import ATTRIBUTE, altered_options, signature_of
 from intact.processes import renew_in_child
 
-ATTRIBUTE = "_intact_model"
-"""The attribute of a session that holds its `ServedModel`, with the native session that it was made for."""
 _OWN_USERS = frozenset({"intact", "onnxruntime"})
 """Packages whose own sessions are left alone: ONNX Runtime's tools measure ONNX Runtime."""
 _MOST_MODELS = 64
@@ -55,7 +53,10 @@ class _Registry:
             return list(self._models.values())
 
     def clear(self) -> None:
-        """Forget all models; sessions keep theirs."""
+        """Forget all models, and what they have read of each other; sessions keep theirs."""
+        from intact.ort.trials.chains import forget_flows
+
+        forget_flows()
         with self._lock:
             self._models.clear()
             self.refused.clear()
@@ -138,7 +139,6 @@ def _attach(
         key = (identity.digest, signature, rules)
         model = registry.get(key, lambda: ServedModel(identity, signature, rules, run))
         model.attach(session)
-        setattr(session, ATTRIBUTE, (session._sess, model))
     except Exception as error:  # whatever it is, the session works without
         report_fault(error)
 

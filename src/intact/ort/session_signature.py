@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
@@ -21,6 +21,10 @@ CPU_PROVIDER = "CPUExecutionProvider"
 _REMOTE_PROVIDER = "AzureExecutionProvider"
 """It takes nodes that call a service, and leaves the rest to the next one. Wheels for processors list it
 first among the available ones, so that programs which pass these have it."""
+
+ATTRIBUTE = "_intact_model"
+"""The attribute of a session that holds its `ServedModel`, with the native session that it was made for.
+Sessions without it run as if INTact were not there."""
 
 altered_options: WeakSet[Any] = WeakSet()
 """Session options that got initializers from the program's memory: the file is not what runs."""
@@ -56,7 +60,9 @@ class SessionSignature:
 
         It takes arrays of exactly these dtypes and sizes, and lists of numbers; its errors are its own.
         """
-        if not isinstance(feed, Mapping) or len(feed) != len(self.inputs):
+        if type(feed) is not dict and not isinstance(feed, Mapping):  # the class of most costs a microsecond
+            return None
+        if len(feed) != len(self.inputs):
             return None
         arrays = {}
         for port in self.inputs:
@@ -65,13 +71,20 @@ class SessionSignature:
                 array = _array_of_list(array, port.dtype)
             if not isinstance(array, np.ndarray) or array.dtype != port.dtype or not array.size:
                 return None
+            arrays[port.name] = array
+            if array.shape == port.shape:
+                continue
             if len(array.shape) != len(port.shape):
                 return None
             for size, expected_size in zip(array.shape, port.shape, strict=True):
                 if expected_size is not None and size != expected_size:
                     return None
-            arrays[port.name] = array
         return arrays
+
+
+def are_finite(arrays: Mapping[str, NDArray[Any]], names: Iterable[str]) -> bool:
+    """Return whether the arrays of these names have no NaN and no infinities."""
+    return all(np.isfinite(arrays[name]).all() for name in names)
 
 
 def _array_of_list(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any] | None:

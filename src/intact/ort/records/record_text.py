@@ -16,6 +16,8 @@ def describe(record: ModelRecord) -> str:
     words.append(f"{record.runs} runs, {record.engine_runs} in the engine")
     words += [f"{count} {label}" for count, label in counts_of(record) if count]
     words += figures_of(record)
+    if record.readers:
+        words.append(f"read by {' and '.join(record.readers)}")
     if record.why:
         words.append(record.why)
     return printable(", ".join(words))

@@ -43,8 +43,10 @@ class ModelRecord:
         logits: Outputs that a linear layer gives: they may be scores.
         levels: The mean square of each output in the runs that were watched, and its name.
         infinite_inputs: Inputs that have had NaN or infinities in float, such as masks.
+        has_undefined_runs: Whether float gave NaN for inputs of equal values: these are answered in float.
         ruled_out: Candidates that missed the gate before the program ended, each with the reason.
         gate: The policy that they missed.
+        readers: Models of the program that read its outputs: these have to be closer to float then.
         runs, engine_runs: All runs of programs that have ended, and those that the engine answered.
         declined_runs: Runs whose inputs the engine cannot take, after the swap.
         errors: Errors of the engine, which ONNX Runtime answered.
@@ -71,10 +73,12 @@ class ModelRecord:
     known_inputs: list[str] = field(default_factory=list)
     ruled_out: list[str] = field(default_factory=list)
     gate: str = ""
+    readers: list[str] = field(default_factory=list)
     in_float: list[str] = field(default_factory=list)
     logits: list[str] = field(default_factory=list)
     levels: list[str] = field(default_factory=list)
     infinite_inputs: list[str] = field(default_factory=list)
+    has_undefined_runs: bool = False
     runs: int = 0
     engine_runs: int = 0
     declined_runs: int = 0

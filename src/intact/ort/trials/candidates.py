@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import IntactError
+from intact.ort.session_signature import SessionSignature, are_finite, signature_of
 from intact.ort.trials.largest_scores import linear_outputs
+from intact.ort.trials.samples import spread
 
 if TYPE_CHECKING:
     from intact.engine import Engine
@@ -25,6 +27,8 @@ _SECONDS, _MOST_SECONDS = 1.5, 10.0
 _LEAST_ROUNDS, _ROUNDS = 3, 10
 """Rounds at least, and those that are waited for: on a busy machine the fewest are undisturbed."""
 _MOST_FIRST_ROUNDS = 4
+_LEAST_TIMED = 3
+"""Different inputs that are timed, where one run of all would take longer than `_SECONDS`."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class TrialJob:
         new_shape_share: The share of the program's runs whose shapes come for the first time.
         is_timed: Whether speed decides; else nothing is timed.
         ruled_out: Names of candidates that are left out.
+        run_seconds: The mean time of the program's runs.
     """
 
     source: str | bytes
@@ -53,6 +58,7 @@ class TrialJob:
     new_shape_share: float = 0.0
     is_timed: bool = True
     ruled_out: Sequence[str] = ()
+    run_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -158,23 +164,28 @@ def _speedup(job: TrialJob, engine: Engine, load_again: Callable[[], Engine]) ->
         load_again: Gives another one of the same model.
     """
     names, begin = list(job.output_names), time.perf_counter()
+    batches = spread(job.holdout, max(_LEAST_TIMED, int(_SECONDS / max(job.run_seconds, 1e-9))))
     firsts: list[NDArray[np.float64]] = []
     runs: list[Callable[[Batch], Any]] = []
+    finite = [name for name, array in batches[0].items() if array.dtype.kind == "f"]
     for count in range(_MOST_FIRST_ROUNDS if job.new_shape_share else 1):
         if count and time.perf_counter() - begin > _SECONDS:
             break
         session, engine = _float_session(job), load_again() if count else engine
         runs = [partial(_run_session, session, names), engine.run]
+        signature = signature_of(session)
+        if isinstance(signature, SessionSignature):
+            runs[1] = partial(_run_engine, engine, signature, finite, names)
         for run_batch in runs:  # weights are packed once
-            run_batch(job.holdout[0])
-        firsts.append(_seconds(runs, job.holdout))
+            run_batch(batches[0])
+        firsts.append(_seconds(runs, batches))
     first = np.minimum.reduce(firsts)
     best, begin = first, time.perf_counter()
     for rounds in range(1000):
         seconds = time.perf_counter() - begin
         if rounds >= _LEAST_ROUNDS and seconds > (_SECONDS if rounds >= _ROUNDS else _MOST_SECONDS):
             break
-        best = np.minimum(best, _seconds(runs, job.holdout))
+        best = np.minimum(best, _seconds(runs, batches))
     share = job.new_shape_share
     expected = share * first.sum(axis=1) + (1 - share) * best.sum(axis=1)
     return float(expected[0] / max(expected[1], 1e-9))
@@ -182,6 +193,17 @@ def _speedup(job: TrialJob, engine: Engine, load_again: Callable[[], Engine]) ->
 
 def _run_session(session: Any, names: Sequence[str], batch: Batch) -> Any:
     return session.run(names, dict(batch))
+
+
+def _run_engine(
+    engine: Engine, signature: SessionSignature, finite: Sequence[str], names: Sequence[str], batch: Batch
+) -> Any:
+    """Run the engine with the checks of inputs that a program's run has: they count in small models."""
+    arrays = signature.fitting(dict(batch))
+    if arrays is None or not are_finite(arrays, finite):
+        arrays = dict(batch)
+    outputs = engine.run(arrays)
+    return [outputs[name] for name in names]
 
 
 def _seconds(runs: Sequence[Callable[[Batch], Any]], batches: Sequence[Batch]) -> NDArray[np.float64]:

@@ -20,8 +20,10 @@ LEAST_ROWS = 200
 """Rows that are needed before a share of equal largest scores says anything about 99.7%."""
 LEAST_SCORE_DB = 12.0
 """Decibels below which equal largest scores are not enough: the scores themselves are read, too."""
-GATE_CHANGES = 0.6
+GATE_CHANGES = 0.3
 """Changed answers, by expectation, that are too few to say anything about a share."""
+_GATE_SHARE = 0.7
+"""The part of the permitted changes that the gate lets pass: few runs do not tell a share exactly."""
 
 
 @dataclass
@@ -146,7 +148,7 @@ def count_changes(pairs: Sequence[tuple[Arrays, Arrays]], rules: Policy, logits:
     if rules.metric is not None:
         return ""
     scores = [output.scores for output in _sum_errors(pairs, logits).values()]
-    return describe_changes(scores, 1 - rules.agreement, GATE_CHANGES)
+    return describe_changes(scores, _GATE_SHARE * (1 - rules.agreement), GATE_CHANGES)
 
 
 def describe_changes(outputs: Iterable[LargestScores], share: float, few: float) -> str:
@@ -187,7 +189,8 @@ def verdict_of(errors: Mapping[str, OutputErrors], rules: Policy) -> Verdict:
             scores = "" if output.agreement is None else f", {output.agreement:.2%} of largest scores equal"
             failures.append(f"output '{name}' has {output.decibels:.1f} dB{scores}")
     collected = [output.scores for output in errors.values()]
-    if not failures and (why := describe_changes(collected, 1 - rules.agreement, GATE_CHANGES)):
+    share = _GATE_SHARE * (1 - rules.agreement)
+    if not failures and (why := describe_changes(collected, share, GATE_CHANGES)):
         failures.append(f"{decibels:.1f} dB, but {why}")
     return Verdict(not failures, decibels, min(shares, default=None), "; ".join(failures[:3]))
 

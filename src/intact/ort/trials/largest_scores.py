@@ -17,6 +17,8 @@ MOST_DIMENSIONS = 3
 _DECISIVE = 0.5
 """The median probability of the largest score, below which float itself is not sure of its answers."""
 _MOST_ROWS = 50_000
+_LEAST_NEAREST = 50
+"""Rows of the least leads whose errors are compared, where a quarter of the rows are fewer."""
 _LEAST_PROBABILITY = 1e-9
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
 
@@ -56,8 +58,9 @@ class LargestScores:
     """Collects rows of scores, and estimates in how many of them the largest one moves.
 
     A score that falls behind the second one changes an answer: a class, a letter, a token. Few runs have few
-    such changes. Each row's lead over the second score is therefore compared with the errors of all rows. The
-    class that most rows have, such as the blank between letters, is no answer: its rows do not count.
+    such changes. Each row's lead over the second score is therefore compared with the errors of the quarter
+    of rows whose leads are least, as rows of large leads have other errors. The class that most rows have,
+    such as the blank between letters, is no answer: its rows do not count.
     """
 
     def __init__(self) -> None:
@@ -112,7 +115,9 @@ class LargestScores:
         """
         if not self._rows or float(np.median(np.concatenate(self._probabilities))) < _DECISIVE:
             return 0.0, 0
-        leads, errors = np.concatenate(self._leads), np.sort(np.abs(np.concatenate(self._errors)))
+        leads, errors = np.concatenate(self._leads), np.abs(np.concatenate(self._errors))
+        nearest = np.argsort(leads, kind="stable")[: max(_LEAST_NEAREST, len(leads) // 4)]
+        errors = np.sort(errors[nearest])
         # An error of a lead's size goes against it in half of the cases.
         larger = len(errors) - np.searchsorted(errors, leads, "right")
         _, most = self._classes.most_common(1)[0]

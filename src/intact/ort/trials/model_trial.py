@@ -19,6 +19,7 @@ from intact.ort.records import ModelRecord, ResultCache
 from intact.ort.session_signature import SessionSignature
 from intact.ort.trials.array_messages import Batch
 from intact.ort.trials.candidates import TrialJob, describe_error
+from intact.ort.trials.chains import ModelFlow
 from intact.ort.trials.engine_results import TrialResult, least_speed, load_result, meets
 from intact.ort.trials.gate import Verdict, compare_outputs, count_changes
 from intact.ort.trials.guard import Guard, GuardedRun, levels_of
@@ -26,10 +27,10 @@ from intact.ort.trials.samples import RunSample, SampleStore, split_holdout
 from intact.ort.trials.trial import CandidateReport, ProcessTrial, RunningTrial, TimeLimit, start_trial
 
 _POLL_SECONDS = 1.0
-_LEAST_SECONDS, _MOST_SECONDS = 120.0, 3600.0
+_LEAST_SECONDS, _MOST_SECONDS = 120.0, 1800.0
 _SECONDS_PER_BYTE = 10 / (1 << 20)
 _MOST_REASON = 2000
-_RUNS_PER_TRIAL = 10_000
+_RUNS_PER_TRIAL = 2_000
 """A trial computes all samples several times, in reference arithmetic that is far slower than a run."""
 
 
@@ -54,12 +55,18 @@ class TrialOwner(Protocol):
     identity: ModelIdentity
     signature: SessionSignature
     rules: Policy
+    flow: ModelFlow | None
     cache: ResultCache
     record: ModelRecord
 
     @property
     def key(self) -> str:
         """The name of its files in the cache."""
+        ...
+
+    @property
+    def gate_rules(self) -> Policy:
+        """The policy that outputs have to meet."""
         ...
 
     def swap(self, result: TrialResult) -> None:
@@ -85,7 +92,7 @@ class ModelTrial:
 
     def __init__(self, model: TrialOwner, samples: SampleStore) -> None:
         self._model, self._samples = model, samples
-        self._calibration, self._holdout = split_holdout(samples.samples)
+        self._calibration, self._holdout = split_holdout(samples.samples, samples.mean_seconds)
         if model.identity.has_codes or not self._holdout:
             self._holdout = list(samples.samples)
         self._outputs = tuple(samples.samples[0].outputs)
@@ -100,6 +107,9 @@ class ModelTrial:
 
     def _run(self) -> None:
         model = self._model
+        if model.flow is not None:
+            model.flow.keep()
+            model.flow.connect()
         while not background.is_stopped:
             with model.cache.lock(model.key) as is_ours:
                 if self._adopt():
@@ -115,7 +125,7 @@ class ModelTrial:
         record = model.cache.read(model.key)
         if record is None or record.state != "int8":
             return False
-        if not meets(record, model.rules, model.identity.has_codes):
+        if not meets(record, model.gate_rules, model.identity.has_codes):
             return False
         if record.known_inputs and not self._checksums().issubset(record.known_inputs):
             return False
@@ -161,7 +171,7 @@ class ModelTrial:
             source, signature.threads, signature.level, identity.has_codes,
             [sample.inputs for sample in self._calibration], [sample.inputs for sample in self._holdout],
             self._outputs, self._samples.new_shape_share, model.rules.speed > 0,
-            [line.partition(": ")[0] for line in model.record.ruled_out],
+            [line.partition(": ")[0] for line in model.record.ruled_out], self._samples.mean_seconds,
         )  # fmt: skip
 
     def _first_findings(self) -> _Findings:
@@ -172,6 +182,7 @@ class ModelTrial:
         values = replace(
             record, tries=record.tries + 1, infinite_inputs=self._infinite_inputs(), ruled_out=[], gate="",
             inputs=len(samples.samples), known_inputs=checksums,
+            has_undefined_runs=samples.has_undefined_runs,
         )  # fmt: skip
         return _Findings(values, list(record.ruled_out), list(record.ruled_out))
 
@@ -207,7 +218,7 @@ class ModelTrial:
         """Remember that the last candidate is none, so that the next program goes on where this one ends."""
         findings.ruled_out.append(findings.reasons[-1][:_MOST_REASON])
         self._model.record.ruled_out = list(findings.ruled_out)
-        self._model.record.gate = self._model.rules.gate_name
+        self._model.record.gate = self._model.gate_rules.gate_name
         self._model.save_record()
 
     def _give_up(self, findings: _Findings) -> None:
@@ -233,7 +244,7 @@ class ModelTrial:
         if report.failure:
             findings.reasons.append(f"{report.name}: {report.failure}")
             return None
-        rules = self._model.rules
+        rules = self._model.gate_rules
         verdict = self._compare(report.outputs, report.logits)
         if verdict.is_close and (why := self._check_all_samples(report, verdict)):
             verdict = replace(verdict, is_close=False, why=why)
@@ -251,7 +262,7 @@ class ModelTrial:
 
     def _compare(self, outputs: list[Batch], logits: list[str]) -> Verdict:
         pairs = [(sample.outputs, result) for sample, result in zip(self._holdout, outputs, strict=True)]
-        return compare_outputs(pairs, self._model.rules, logits)
+        return compare_outputs(pairs, self._model.gate_rules, logits)
 
     def _check_all_samples(self, report: CandidateReport, verdict: Verdict) -> str:
         """Return why the program's runs so far would have sent the engine away, "" where they would not.
@@ -262,9 +273,9 @@ class ModelTrial:
         samples = [*self._holdout, *self._calibration]
         outputs = [*report.outputs, *report.calibration_outputs]
         pairs = list(zip((sample.outputs for sample in samples), outputs, strict=False))
-        guard = Guard(self._model.rules, verdict.decibels, report.logits, levels_of(self._levels))
+        guard = Guard(self._model.gate_rules, verdict.decibels, report.logits, levels_of(self._levels))
         whys = (guard.check(GuardedRun({}, values), reference) for reference, values in pairs)
-        return next(filter(None, whys), "") or count_changes(pairs, self._model.rules, report.logits)
+        return next(filter(None, whys), "") or count_changes(pairs, self._model.gate_rules, report.logits)
 
     def _level(self, name: str) -> float:
         """Return the mean square of an output's finite values in all samples."""

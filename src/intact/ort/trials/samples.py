@@ -5,12 +5,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Arrays = Mapping[str, NDArray[Any]]
+_Item = TypeVar("_Item")
 
 HOLDOUT_STEP = 3
 """Every third input is kept from calibration, and compares the engine with float."""
@@ -18,6 +19,8 @@ _SETTLED_GROWTH = 0.25
 _COST_SHARE = 0.03
 """The time of watching, as a share of the time that the program's runs take."""
 _MOST_RUNS = 8
+_CALIBRATION_SECONDS, _LEAST_CALIBRATION = 1.5, 5
+"""The time in float of all samples for calibration, and how many there are at least."""
 _REPEATS = 4
 """Runs without a new input, in multiples of the count, after which a program repeats its inputs."""
 
@@ -47,6 +50,8 @@ class SampleStore:
         samples: What was copied so far.
         shapes: The shapes of inputs that were seen, and how many runs had them.
         checksums: Of the inputs in `samples`.
+        has_undefined_runs: Whether float gave NaN for an input of equal values, as layers do that divide by a
+            range or a deviation: silence, a blank image. Such runs are no samples.
     """
 
     def __init__(self, count: int, nbytes: int) -> None:
@@ -54,6 +59,7 @@ class SampleStore:
         self.samples: list[RunSample] = []
         self.shapes: dict[tuple[tuple[int, ...], ...], int] = {}
         self.checksums: set[int] = set()
+        self.has_undefined_runs = False
         self._repeats = self._runs = 0
         self._growth: list[bool] = []
         self._ranges: dict[str, tuple[float, float]] = {}
@@ -79,6 +85,9 @@ class SampleStore:
             self._repeats += 1
             return
         if self._is_full:
+            return
+        if has_equal_values(inputs) and any(map(has_nan, outputs.values())):
+            self.has_undefined_runs = True
             return
         self._repeats = 0
         nbytes = sum(array.nbytes for arrays in (inputs, outputs) for array in arrays.values())
@@ -151,10 +160,42 @@ class SampleStore:
         return has_grown
 
 
-def split_holdout(samples: Sequence[RunSample]) -> tuple[list[RunSample], list[RunSample]]:
-    """Return the samples for calibration, and those that calibration does not see."""
+def split_holdout(
+    samples: Sequence[RunSample], run_seconds: float = 0.0
+) -> tuple[list[RunSample], list[RunSample]]:
+    """Return the samples for calibration, and those that calibration does not see.
+
+    Quantizing runs the former some hundred times. Where runs are long, such as those of large images, fewer
+    calibrate, which have as many positions as many short ones; the others only compare.
+
+    Args:
+        samples: All.
+        run_seconds: The mean time of a run.
+    """
     holdout = list(samples[HOLDOUT_STEP - 1 :: HOLDOUT_STEP])
-    return [s for i, s in enumerate(samples) if i % HOLDOUT_STEP != HOLDOUT_STEP - 1], holdout
+    remaining = [s for i, s in enumerate(samples) if i % HOLDOUT_STEP != HOLDOUT_STEP - 1]
+    count = max(_LEAST_CALIBRATION, int(_CALIBRATION_SECONDS / max(run_seconds, 1e-9)))
+    calibration = spread(remaining, count)
+    calibration_ids = set(map(id, calibration))
+    return calibration, holdout + [sample for sample in remaining if id(sample) not in calibration_ids]
+
+
+def spread(items: Sequence[_Item], count: int) -> list[_Item]:
+    """Return `count` of the items, evenly spaced, or all where these are fewer."""
+    if count >= len(items):
+        return list(items)
+    return [items[index * len(items) // count] for index in range(count)]
+
+
+def has_equal_values(inputs: Arrays) -> bool:
+    """Return whether a float input has one value throughout."""
+    floats = [array for array in inputs.values() if array.dtype.kind == "f" and array.size > 1]
+    return any(array.min() == array.max() for array in floats)
+
+
+def has_nan(array: NDArray[Any]) -> bool:
+    """Return whether a float array has NaN."""
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def _copy(arrays: Arrays) -> dict[str, NDArray[Any]]:
