@@ -33,6 +33,21 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def test_little_is_loaded_before_the_first_session() -> None:
+    heavy = [
+        "intact.ort.served_model",
+        "intact.ort.records",
+        "intact.processes.limited_worker",
+        "intact.graph",
+    ]
+    code = (
+        "import sys, onnxruntime, intact.ort; intact.ort.install();"
+        f"print([name for name in {heavy} if name in sys.modules], intact.ort.is_installed())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] True"
+
+
 def test_enable_writes_one_file_and_disable_removes_it(
     packages: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

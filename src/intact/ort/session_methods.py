@@ -8,14 +8,16 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intact.ort.background import background, report_fault
-from intact.ort.model_identity import ModelIdentity, identify
 from intact.ort.policies import Policy, current_policy, is_switched_off
-from intact.ort.served_model import ServedModel
 from intact.ort.session_signature import ATTRIBUTE, altered_options, signature_of
 from intact.processes import renew_in_child
+
+if TYPE_CHECKING:
+    from intact.ort.model_identity import ModelIdentity
+    from intact.ort.served_model import ServedModel
 
 _OWN_USERS = frozenset({"intact", "onnxruntime"})
 """Packages whose own sessions are left alone: ONNX Runtime's tools measure ONNX Runtime."""
@@ -118,6 +120,8 @@ def _rules() -> Policy | None:
 
 
 def _identify(source: Any) -> ModelIdentity | None:
+    from intact.ort.model_identity import identify  # loaded with the first session
+
     try:
         return identify(source) if isinstance(source, str | os.PathLike | bytes) else None
     except Exception as error:
@@ -130,6 +134,8 @@ def _attach(
 ) -> None:
     """Let a model look at the runs of a session; note why where it cannot."""
     try:
+        from intact.ort.served_model import ServedModel
+
         why = _why_not(identity, options)
         signature = signature_of(session)
         if identity is None or why or isinstance(signature, str):
