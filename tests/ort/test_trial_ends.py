@@ -21,7 +21,7 @@ from intact.ort.session_signature import ATTRIBUTE
 from intact.ort.trials import trial
 from intact.ort.trials.candidates import Candidate, TrialJob
 from intact.ort.trials.guard import WINDOW, Guard, GuardedRun
-from intact.ort.trials.samples import RunSample, split_holdout
+from intact.ort.trials.samples import RunSample, SampleStore, split_holdout
 
 pytestmark = pytest.mark.usefixtures("door")
 
@@ -86,6 +86,30 @@ def test_few_samples_of_long_runs_calibrate_and_the_others_compare() -> None:
     calibration, holdout = split_holdout(samples, 100.0)
     assert (len(calibration), len(holdout)) == (5, 25)
     assert set(map(id, calibration + holdout)) == set(map(id, samples))
+
+
+def score_samples(scores: list[float], *, count: int = 4, nbytes: int = 1 << 20) -> SampleStore:
+    """Return a store of runs [1, 8] -> a score each."""
+    store = SampleStore(count, nbytes)
+    for x, score in zip(batches(len(scores), rows=1), scores, strict=True):
+        store.add({"x": x[:, :8]}, {"y": np.full((1, 1), score, np.float32)})
+    return store
+
+
+def test_a_score_that_was_never_high_is_waited_for() -> None:
+    low = [0.001, 0.002, 0.0005, 0.001] * 20
+    store = score_samples(low)
+    assert not store.is_ready
+    assert "output 'y' have all been below 0.5" in store.shortage
+    assert len(store.samples) == len(store.checksums) == 32
+    assert score_samples([*low, 0.9, *low]).is_ready
+    assert score_samples([*low, 1.5, *low]).is_ready, "these are no scores"
+    assert score_samples([0.0] * 12).is_ready, "nor is this"
+
+
+def test_memory_is_bounded_while_a_score_is_waited_for() -> None:
+    store = score_samples([0.001, 0.002] * 40, nbytes=6 * 36)
+    assert (len(store.samples), store.is_ready) == (6, False)
 
 
 def test_a_float_model_has_no_costs_any_more(model: Path) -> None:

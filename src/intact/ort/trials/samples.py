@@ -19,6 +19,9 @@ _SETTLED_GROWTH = 0.25
 _COST_SHARE = 0.03
 """The time of watching, as a share of the time that the program's runs take."""
 _MOST_RUNS = 8
+_MOST_SCORES = 64
+"""Elements of an output of scores that may all be low: larger ones between 0 and 1 are maps or embeddings."""
+_HIGH_SCORE = 0.5
 _CALIBRATION_SECONDS, _LEAST_CALIBRATION = 1.5, 5
 """The time in float of all samples for calibration, and how many there are at least."""
 _REPEATS = 4
@@ -32,11 +35,13 @@ class RunSample:
     Attributes:
         inputs, outputs: Arrays by name.
         nbytes: Of all of them.
+        checksum: Of the inputs.
     """
 
     inputs: dict[str, NDArray[Any]]
     outputs: dict[str, NDArray[Any]]
     nbytes: int
+    checksum: int = 0
 
 
 class SampleStore:
@@ -52,6 +57,7 @@ class SampleStore:
         checksums: Of the inputs in `samples`.
         has_undefined_runs: Whether float gave NaN for an input of equal values, as layers do that divide by a
             range or a deviation: silence, a blank image. Such runs are no samples.
+        low_scores: Outputs between 0 and 1 that have never been high.
     """
 
     def __init__(self, count: int, nbytes: int) -> None:
@@ -60,6 +66,7 @@ class SampleStore:
         self.shapes: dict[tuple[tuple[int, ...], ...], int] = {}
         self.checksums: set[int] = set()
         self.has_undefined_runs = False
+        self.low_scores: set[str] = set()
         self._repeats = self._runs = 0
         self._growth: list[bool] = []
         self._ranges: dict[str, tuple[float, float]] = {}
@@ -91,13 +98,25 @@ class SampleStore:
             return
         self._repeats = 0
         nbytes = sum(array.nbytes for arrays in (inputs, outputs) for array in arrays.values())
+        if self.low_scores:  # it waits for a high one, maybe for days
+            while len(self.samples) >= self._count and (
+                nbytes > self._free_bytes or len(self.samples) >= _MOST_RUNS * self._count
+            ):
+                self._drop_oldest()
         if nbytes > self._free_bytes:
             self._is_full = True
             return
         self.checksums.add(checksum)
         self._free_bytes -= nbytes
-        self.samples.append(RunSample(_copy(inputs), _copy(outputs), nbytes))
+        self.samples.append(RunSample(_copy(inputs), _copy(outputs), nbytes, checksum))
+        self._note_scores(outputs)
         self._growth.append(self._widen({**inputs, **{f"output {n}": a for n, a in outputs.items()}}))
+
+    def _drop_oldest(self) -> None:
+        sample = self.samples.pop(0)
+        self._free_bytes += sample.nbytes
+        self.checksums.discard(sample.checksum)
+        self._growth.pop(0)
 
     @property
     def is_ready(self) -> bool:
@@ -106,6 +125,8 @@ class SampleStore:
         Ranges that never settle are waited for up to 8 times the count.
         """
         count = len(self.samples)
+        if self._waits_for_scores:
+            return False
         if self._is_full:
             return count >= HOLDOUT_STEP
         if self.is_repetitive:
@@ -114,6 +135,12 @@ class SampleStore:
             return False
         recent = self._growth[-max(1, self._count // 4) :]
         return count == 1 or not any(recent) or count >= _MOST_RUNS * self._count
+
+    @property
+    def _waits_for_scores(self) -> bool:
+        """True where scores have all been low; a value that never changes is none."""
+        ranges = (self._ranges.get(f"output {name}", (0.0, 0.0)) for name in self.low_scores)
+        return any(low < high for low, high in ranges)
 
     @property
     def is_repetitive(self) -> bool:
@@ -136,12 +163,27 @@ class SampleStore:
             return "the inputs of one run are larger than the memory for samples (policy memory)"
         if len(self.samples) < self._count:
             return f"{len(self.samples)} of {self._count} different inputs seen"
+        if self._waits_for_scores:
+            return f"the scores of output '{min(self.low_scores)}' have all been below {_HIGH_SCORE}"
         return "the ranges of inputs and outputs still grow"
 
     @property
     def new_shape_share(self) -> float:
         """The share of runs behind the first, 0 to 1, whose shapes came for the first time."""
         return (len(self.shapes) - 1) / max(1, sum(self.shapes.values()) - 1)
+
+    def _note_scores(self, outputs: Arrays) -> None:
+        """Keep the names of outputs whose scores have all been low: what they shall find was not among the
+        inputs, and its ranges are unknown."""
+        for name, array in outputs.items():
+            is_low = array.dtype.kind == "f" and 0 < array.size <= _MOST_SCORES
+            is_low = (
+                is_low and bool((array >= 0).all() and (array < _HIGH_SCORE).all()) and array.sum() < 1 - 1e-2
+            )
+            if len(self.samples) == 1 and is_low:
+                self.low_scores.add(name)
+            elif not is_low:
+                self.low_scores.discard(name)
 
     def _widen(self, arrays: Arrays) -> bool:
         """Widen the ranges to those of a run; return whether one grew much."""
