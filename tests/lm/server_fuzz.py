@@ -15,15 +15,18 @@ import random
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from intact import lm
 from intact.lm.chat.reasoning import ReasoningStream
+from intact.lm.serving.answer_bodies import AnswerFormat
 from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart
+from intact.lm.serving.protocols.messages_bodies import MessageBodies
+from intact.lm.serving.protocols.responses_bodies import ResponseBodies
 from intact.lm.serving.requests import EMBEDDING_NEUTRAL, HARMLESS, NEUTRAL
-from intact.lm.serving.responses import AnswerFormat
 from intact.lm.serving.server_app import ServerApp
 from intact.lm.serving.server_limits import ServerLimits
 from intact.lm.serving.strict_json import encode_strict, parse_strict
@@ -96,8 +99,30 @@ CHAT = {
     "logprobs": True, "top_logprobs": 2, "stream": False, "temperature": 0, "add_generation_prompt": True,
     "stream_options": None,
 }  # fmt: skip
+MESSAGE = {
+    "model": "small", "max_tokens": 3, "system": [{"type": "text", "text": "be"}], "stop_sequences": ["q"],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "ab"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"x": 1}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "7"}]},
+    ],
+    "tools": [{"name": name, "input_schema": {"type": "object"}} for name in NAMES],
+    "tool_choice": {"type": "auto"}, "thinking": {"type": "disabled"}, "temperature": 0, "stream": False,
+}  # fmt: skip
+RESPONSE = {
+    "model": "small", "max_output_tokens": 3, "instructions": "be", "parallel_tool_calls": True,
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "ab"}]},
+        {"type": "function_call", "call_id": "t", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "t", "output": "7"},
+    ],
+    "tools": [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in NAMES],
+    "tool_choice": "auto", "text": {"format": {"type": "text"}}, "include": [], "temperature": 0,
+    "reasoning": {"summary": "auto"}, "truncation": "disabled", "stream": False, "top_logprobs": 1,
+}  # fmt: skip
 BODIES: dict[str, dict[str, Any]] = {
-    "/v1/completions": COMPLETION, "/v1/chat/completions": CHAT,
+    "/v1/completions": COMPLETION, "/v1/chat/completions": CHAT, "/v1/messages": MESSAGE,
+    "/v1/responses": RESPONSE,
     "/v1/embeddings": {"model": "small", "input": ["abc", [4, 5]], "encoding_format": "float", "user": "u"},
     "/tokenize": {"prompt": "abc", "add_special_tokens": True, "return_token_strs": True},
     "/detokenize": {"tokens": [4, 5, 6]},
@@ -107,7 +132,18 @@ TEMPLATE = (
     "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
 )
 FIELDS = sorted(
-    {*COMPLETION, *CHAT, *HARMLESS, *NEUTRAL, *EMBEDDING_NEUTRAL, "input", "dimensions", "unknown"}
+    {
+        *COMPLETION,
+        *CHAT,
+        *MESSAGE,
+        *RESPONSE,
+        *HARMLESS,
+        *NEUTRAL,
+        *EMBEDDING_NEUTRAL,
+        "input",
+        "dimensions",
+        "unknown",
+    }
 )
 
 
@@ -138,8 +174,13 @@ def check_answer(rng: random.Random, is_chat: bool = True) -> int:
     job.end = rng.choice(("stop", "length"))
     job.on_close()
     form = AnswerFormat("small", is_chat, 0)
-    for body in (form.whole([parts], {}), *map(form.chunk, parts)):
+    for body in (form.whole([parts], 0, 0), *(body for part in parts for body in form.chunk(part))):
         assert parse_strict(encode_strict(body))["choices"]
+    for others in (MessageBodies, partial(ResponseBodies, echoed={})):
+        whole, streamed = others("small").whole([parts], 1, 2), others("small")
+        chunks = [body for part in parts for body in streamed.chunk(part)]
+        *_, last = [*streamed.begin(1, 1), *chunks, *streamed.end(1, 2)]
+        assert parse_strict(encode_strict([whole, chunks, last]))
     assert parts[-1].is_last and parts[-1].error is None
     for call in (call for part in parts for call in part.calls):
         assert call.name in NAMES and isinstance(parse_strict(call.arguments), dict)
@@ -216,14 +257,19 @@ async def ask(app: Any, path: str, body: bytes) -> tuple[int, bytes]:
 def check_response(status: int, body: bytes) -> None:
     """Hold a response to what every one is: no fault of the server, and strict JSON."""
     assert 200 <= status < 500, (status, body[:500])
-    if not body.startswith(b"data: "):
+    if not body.startswith((b"data: ", b"event: ")):
         assert isinstance(parse_strict(body), dict)
         return
     events = body.removesuffix(b"\n\n").split(b"\n\n")
-    assert events.pop() == b"data: [DONE]"
+    if body.startswith(b"data: "):
+        assert events.pop() == b"data: [DONE]"
     for event in events:
-        record = parse_strict(event.removeprefix(b"data: "))
-        assert record.get("error", {}).get("type") != "server_error", record
+        name, _, data = event.rpartition(b"data: ")
+        record = parse_strict(data)
+        assert name == (f"event: {record['type']}\n".encode() if "type" in record else b"")
+        error = record.get("error") or (record.get("response") or {}).get("error") or {}
+        assert error.get("type") not in ("server_error", "api_error"), record
+        assert error.get("code") != "server_error", record
 
 
 async def ask_all(app: Any, count: int, seed: int, clients: int) -> Counter[tuple[str, int]]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tests.lm.hard_strings import HARD_STRINGS, byte_level_metadata, piece_metadata
 
+from intact.lm.serving.answer_bodies import AnswerFormat
 from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart
-from intact.lm.serving.responses import AnswerFormat
 from intact.lm.text_stream import token_texts
 from intact.lm.tokenizer import Tokenizer, tokenizer_of_gguf
 
@@ -52,7 +52,7 @@ def answer(
 
 def join_texts(parts: list[AnswerPart]) -> tuple[str, str, list[int]]:
     """Return the text of an answer, of its tokens, and places where the texts of its tokens begin."""
-    record = AnswerFormat("m", False, 0).whole([parts], {})["choices"][0]
+    record = AnswerFormat("m", False, 0).whole([parts], 0, 0)["choices"][0]
     tokens = record["logprobs"] or {"tokens": [], "text_offset": []}
     return record["text"], "".join(tokens["tokens"]), tokens["text_offset"]
 

@@ -97,7 +97,7 @@ class LanguageModel:
                 break
             if piece := text.push(token):
                 yield piece
-            if text.is_stopped:
+            if text.stop_text:
                 return
         yield text.finish()
 

@@ -49,10 +49,10 @@ class TextJob(SequenceJob):
         token = self.choice.choose(logits)
         is_text = token not in self.choice.ends
         piece = self._text.push(token) if is_text else ""
-        self.end = "stop" if self._text.is_stopped else self.choice.end
+        self.end = "stop" if self._text.stop_text else self.choice.end
         if self.end:
             piece += self._text.finish()
-            self.end = "stop" if self._text.is_stopped else self.end
+            self.end = "stop" if self._text.stop_text else self.end
         self.emit(piece, token if is_text else None, logits)
         return None if self.end else token
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from intact.lm.tokenizer import Tokenizer
 
@@ -25,7 +26,7 @@ class TextStream:
         begins: The tokens begin a text; else they follow others, and the first blank stays.
 
     Attributes:
-        is_stopped: A stop text came.
+        stop_text: The stop text that came; "" for none.
         token_text: What the last token made certain, also where a stop text cuts it; after `finish` with what
             was left of it. All of them join to the text.
     """
@@ -41,7 +42,7 @@ class TextStream:
         self._tokens: list[int] = []
         self._decoded = 0  # characters of the tokens in the window that were taken
         self._pending = ""
-        self.is_stopped, self.token_text = False, ""
+        self.stop_text, self.token_text = "", ""
 
     def push(self, token: int) -> str:
         """Add a token; return the text that is certain by now."""
@@ -72,7 +73,7 @@ class TextStream:
 
     def finish(self) -> str:
         """Return the text that waited."""
-        if not self.is_stopped:
+        if not self.stop_text:
             self._take(self._decode(self._tokens))
         return self._release(len(self._pending))
 
@@ -86,11 +87,11 @@ class TextStream:
 
     def _release(self, count: int) -> str:
         """Return so many characters of what waits, or those before a stop text."""
-        places = [place for word in self._stop if (place := self._pending.find(word)) >= 0]
+        places = [(place, word) for word in self._stop if (place := self._pending.find(word)) >= 0]
         if places:
-            self.is_stopped, count = True, min(places)
+            count, self.stop_text = min(places, key=itemgetter(0))
         piece = self._pending[:count]
-        self._pending = "" if self.is_stopped else self._pending[count:]
+        self._pending = "" if self.stop_text else self._pending[count:]
         return piece
 
 

@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's protocol: completions, chat and embeddings of one model.
+"""A server of one model that speaks OpenAI's protocols and Anthropic's: completions, chats, embeddings.
 
 server = ModelServer(intact.lm.load("folder"), port=8000)
 server.run()                                              # until SIGTERM or `stop`

@@ -52,6 +52,7 @@ class AnswerPart:
         probabilities: Of the tokens since the last part, where they are wanted.
         calls: Of tools, complete ones.
         end: Why it ended; "" before.
+        stop_text: The stop text that ended it; "" for none.
         error: What ended it otherwise.
         is_last: Nothing of this answer follows.
     """
@@ -64,6 +65,7 @@ class AnswerPart:
     is_last: bool = False
     calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
+    stop_text: str = ""
 
 
 Post = Callable[[AnswerPart], None]
@@ -145,8 +147,9 @@ class AnswerJob(TextJob):
             text, calls = certain + rest, calls + more
             end = "tool_calls" if self._calls.count and end == "stop" else end
         part = AnswerPart(
-            self._index, text, end=end, error=error, is_last=True, calls=calls, reasoning=reasoning
-        )
+            self._index, text, end=end, error=error, is_last=True, calls=calls, reasoning=reasoning,
+            stop_text=self._text.stop_text,
+        )  # fmt: skip
         self._post(part)
 
     def _tokens_within(self, count: int) -> tuple[TokenProbability, ...]:

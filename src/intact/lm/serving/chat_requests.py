@@ -44,10 +44,8 @@ def parse_chat_options(fields: Fields) -> ChatOptions:
     variables = fields.take("chat_template_kwargs", {})
     if not isinstance(variables, dict):
         raise fields.error("chat_template_kwargs", "must be an object")
-    effort = fields.take("reasoning_effort", None)
+    effort = read_effort(fields, "reasoning_effort")
     if effort is not None:
-        if effort not in _EFFORTS:
-            raise fields.error("reasoning_effort", f"must be one of {', '.join(_EFFORTS)}")
         if variables.get("reasoning_effort", effort) != effort:
             raise fields.error("reasoning_effort", "is another one in chat_template_kwargs")
         variables = {**variables, "reasoning_effort": effort}
@@ -60,6 +58,21 @@ def parse_chat_options(fields: Fields) -> ChatOptions:
     if goes_on and begins:
         raise fields.error("add_generation_prompt", "must be false beside continue_final_message")
     return ChatOptions(documents, fields.text("chat_template", ""), begins, goes_on, variables)
+
+
+def read_effort(fields: Fields, name: str) -> str | None:
+    """Read how much reasoning is asked for, as the template's variable `reasoning_effort` has it.
+
+    Args:
+        fields: Of the request.
+        name: Of the field.
+    Raises:
+        ProtocolError: There is no such effort.
+    """
+    effort = fields.take(name, None)
+    if effort is not None and effort not in _EFFORTS:
+        raise fields.error(name, f"must be one of {', '.join(_EFFORTS)}")
+    return None if effort is None else str(effort)
 
 
 def parse_messages(fields: Fields) -> list[dict[str, Any]]:
@@ -108,22 +121,34 @@ def _calls(message: Fields, where: str) -> list[dict[str, Any]]:
         call = Fields(record, f"{where}tool_calls[{number}].")
         if call.text("type", "function") != "function":
             raise call.error("type", "must be 'function'", "unsupported_parameter")
-        place = f"{where}tool_calls[{number}].function."
-        function = Fields(call.take("function"), place)
-        name, arguments = function.text("name"), function.take("arguments", "{}")
-        if isinstance(arguments, str):
-            try:
-                parse_arguments(function.check_text("arguments", arguments), place)
-            except QuantValueError as error:
-                raise function.error("arguments", "must be JSON of an object") from error
-        elif not isinstance(arguments, dict):
-            raise function.error("arguments", "must be JSON of an object")
+        function = Fields(call.take("function"), call.place("function."))
+        name, arguments = function.text("name"), read_arguments(function, function.take("arguments", "{}"))
         entry = {"type": "function", "function": {"name": name, "arguments": arguments}}
         calls.append(({"id": call_id} if (call_id := call.text("id", "")) else {}) | entry)
         call.skip("index")
         for rest in (function, call):
             rest.finish()
     return calls
+
+
+def read_arguments(function: Fields, arguments: Any) -> str | dict[str, Any]:
+    """Return the arguments of an earlier call: the text that came, or an object.
+
+    Args:
+        function: The fields of the call, for errors.
+        arguments: Its field of that name.
+    Raises:
+        ProtocolError: They are no object, and no JSON of one.
+    """
+    if isinstance(arguments, str):
+        try:
+            parse_arguments(function.check_text("arguments", arguments), function.place(""))
+        except QuantValueError as error:
+            raise function.error("arguments", "must be JSON of an object") from error
+    elif not isinstance(arguments, dict):
+        raise function.error("arguments", "must be JSON of an object")
+    checked: str | dict[str, Any] = arguments
+    return checked
 
 
 def _content(message: Fields, value: Any, where: str) -> str | list[dict[str, str]]:

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from intact.lm.encoders import TextEncoder
+from intact.lm.serving.answer_bodies import embedding_body
 from intact.lm.serving.http_app import Handler, HttpApp, unless_gone
 from intact.lm.serving.protocol_error import ProtocolError
 from intact.lm.serving.requests import parse_embedding
 from intact.lm.serving.rerank_requests import parse_rerank, rerank_body
-from intact.lm.serving.responses import embedding_body
 from intact.lm.serving.server_limits import ServerAccess, ServerLimits
 
 

@@ -22,21 +22,23 @@ class EventStream(Response):
     """A response of many parts.
 
     Args:
-        parts: What is sent, as JSON.
+        parts: What is sent, as JSON; a part with a "type" is an event of that name.
+        on_error: Returns the part that tells of an error.
+        last: What is sent behind all parts.
         on_end: Is called when nothing more is sent, for whatever reason.
         write_seconds: A client that takes nothing for so long is left.
-        headers: Of the response.
     """
 
     media_type = "text/event-stream"
 
     def __init__(
-        self, parts: AsyncGenerator[dict[str, Any]], on_end: Callable[[], None], write_seconds: float,
-        headers: dict[str, str],
+        self, parts: AsyncGenerator[dict[str, Any]], on_error: Callable[[ProtocolError], dict[str, Any]],
+        last: bytes, on_end: Callable[[], None], write_seconds: float,
     ) -> None:  # fmt: skip
-        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"} | headers)
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._parts, self._on_end, self._seconds = parts, on_end, write_seconds
+        self._parts, self._on_error, self._last = parts, on_error, last
+        self._on_end, self._seconds = on_end, write_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send everything, or what the client wanted of it."""
@@ -73,11 +75,12 @@ class EventStream(Response):
                 async for part in parts:
                     yield _event(part)
         except ProtocolError as error:
-            yield _event(error.body())
+            yield _event(self._on_error(error))
         except Exception:
             traceback.print_exc(file=sys.stderr)
-            yield _event(fault_error().body())
-        yield b"data: [DONE]\n\n"
+            yield _event(self._on_error(fault_error()))
+        if self._last:
+            yield self._last
 
 
 async def with_pauses(events: AsyncGenerator[bytes], seconds: float) -> AsyncGenerator[bytes]:
@@ -110,4 +113,5 @@ async def end_task(task: asyncio.Future[Any]) -> None:
 
 
 def _event(record: dict[str, Any]) -> bytes:
-    return b"data: " + encode_strict(record) + b"\n\n"
+    name = f"event: {record['type']}\n".encode() if "type" in record else b""
+    return name + b"data: " + encode_strict(record) + b"\n\n"

@@ -9,7 +9,7 @@ from typing import Any
 from intact.errors import QuantValueError
 from intact.lm.generate import StopRules
 from intact.lm.sampling import Sampling
-from intact.lm.serving.protocol_error import Fields, ProtocolError
+from intact.lm.serving.protocol_error import MISSING, Fields, ProtocolError
 from intact.lm.serving.server_limits import ServerLimits
 
 _MOST_BIASES = 1024
@@ -58,22 +58,23 @@ def read_stop_rules(fields: Fields, max_tokens: int | None) -> StopRules:
     return StopRules(frozenset(tokens), fields.flag("ignore_eos"), least)
 
 
-def read_stops(fields: Fields, limits: ServerLimits) -> tuple[str, ...]:
+def read_stops(fields: Fields, limits: ServerLimits, name: str = "stop") -> tuple[str, ...]:
     """Read the texts that end an answer.
 
     Args:
         fields: Of the request.
         limits: How many texts, and how long.
+        name: Of the field.
     Raises:
         ProtocolError: There are too many, or one is empty or too long.
     """
-    value = fields.take("stop", [])
+    value = fields.take(name, [])
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > limits.stops:
-        raise fields.error("stop", f"must be a string, or at most {limits.stops} of them")
+        raise fields.error(name, f"must be a string, or at most {limits.stops} of them")
     for stop in stops:
-        if not 1 <= len(fields.check_text("stop", stop)) <= limits.stop_length:
-            raise fields.error("stop", f"must have 1 to {limits.stop_length} characters each")
+        if not 1 <= len(fields.check_text(name, stop)) <= limits.stop_length:
+            raise fields.error(name, f"must have 1 to {limits.stop_length} characters each")
     return tuple(stops)
 
 
@@ -91,30 +92,57 @@ def read_response_format(fields: Fields) -> dict[str, Any] | None:
     if value is None:
         return None
     form = Fields(value, "response_format.")
-    kind = form.text("type")
-    if kind not in ("text", "json_object", "json_schema"):
-        raise form.error("type", "must be 'text', 'json_object' or 'json_schema'")
+    kind = _format_kind(form)
     schema = None
     if kind == "json_object":
         schema = form.take("schema", {"type": "object"})
     elif kind == "json_schema":
         inner = form.take("json_schema", None)
-        schema = form.take("schema") if inner is None else _schema_with_name(inner)
+        if inner is None:
+            schema = form.take("schema")
+        else:
+            named = Fields(inner, "response_format.json_schema.")
+            schema = _read_named_schema(named, {})
+            named.finish()
     form.finish()
+    return _check_schema(form, schema)
+
+
+def read_text_format(form: Fields) -> dict[str, Any] | None:
+    """Read the format of an answer in which a schema's name stands beside it; None: any text.
+
+    Args:
+        form: The fields of the format, as the field ``text.format`` of /v1/responses has them.
+    Raises:
+        ProtocolError: The format is unknown, or its schema no object.
+    """
+    kind = _format_kind(form)
+    schema = {"type": "object"} if kind == "json_object" else None
+    if kind == "json_schema":
+        schema = _read_named_schema(form, MISSING)
+    form.finish()
+    return _check_schema(form, schema)
+
+
+def _format_kind(form: Fields) -> str:
+    kind = form.text("type")
+    if kind not in ("text", "json_object", "json_schema"):
+        raise form.error("type", "must be 'text', 'json_object' or 'json_schema'")
+    return kind
+
+
+def _read_named_schema(fields: Fields, default: Any) -> Any:
+    """Read a schema with its name; it is enforced whether it is strict or not."""
+    if not _SCHEMA_NAME.fullmatch(fields.text("name", "schema")):
+        raise fields.error("name", "must have 1 to 64 letters, digits, _ or -")
+    fields.text("description", "")
+    fields.flag("strict")
+    return fields.take("schema", default)
+
+
+def _check_schema(form: Fields, schema: Any) -> dict[str, Any] | None:
     if schema is not None and not isinstance(schema, dict):
         raise form.error("schema", "must be an object")
-    return schema
-
-
-def _schema_with_name(value: Any) -> Any:
-    """Read a schema with its name; it is enforced whether it is strict or not."""
-    inner = Fields(value, "response_format.json_schema.")
-    if not _SCHEMA_NAME.fullmatch(inner.text("name", "schema")):
-        raise inner.error("name", "must have 1 to 64 letters, digits, _ or -")
-    inner.text("description", "")
-    inner.flag("strict")
-    schema = inner.take("schema", {})
-    inner.finish()
     return schema
 
 

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from intact.errors import IntactError
 from intact.lm.serving.event_stream import end_task, wait_for_disconnect
 from intact.lm.serving.protocol_error import ProtocolError, check_model, fault_error
+from intact.lm.serving.protocols.messages_bodies import message_error
 from intact.lm.serving.requests import parse_json
 from intact.lm.serving.server_limits import ServerAccess, ServerLimits
 from intact.lm.serving.token_endpoints import Metrics
@@ -102,14 +103,14 @@ class HttpApp:
                 self._check_key(request, path)
                 response = await handler(request)
             except ProtocolError as error:
-                response = _error_response(error)
+                response = _error_response(error, path)
             except IntactError as error:
-                response = _error_response(ProtocolError(400, str(error), param=error.where[:80]))
+                response = _error_response(ProtocolError(400, str(error), param=error.where[:80]), path)
             except ClientDisconnect:
                 response = Response(status_code=499)  # which nobody reads
             except Exception:
                 traceback.print_exc(file=sys.stderr)
-                response = _error_response(fault_error())
+                response = _error_response(fault_error(), path)
             self.metrics.add("intact_requests_total", endpoint=path, status=str(response.status_code))
             return response
 
@@ -178,7 +179,8 @@ class HttpApp:
 
     def _check_key(self, request: Request, path: str) -> None:
         key = {"/health": b"", "/metrics": self._access.metrics_key.encode()}.get(path, self._key)
-        sent = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+        headers = request.headers
+        sent = (headers.get("authorization") or headers.get("x-api-key", "")).removeprefix("Bearer ").encode()
         if key and not hmac.compare_digest(sent, key):
             raise ProtocolError(401, "the API key is missing or wrong", code="invalid_api_key")
 
@@ -205,11 +207,12 @@ async def unless_gone(request: Request, work: Any) -> Any:
         await end_task(task)
 
 
-def _error_response(error: ProtocolError) -> Response:
-    return JSONResponse(error.body(), error.status, error.headers)
+def _error_response(error: ProtocolError, path: str) -> Response:
+    body = message_error(error) if path.startswith("/v1/messages") else error.body()
+    return JSONResponse(body, error.status, error.headers)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """Return errors of paths and methods in the protocol's form."""
     assert isinstance(error, HTTPException)
-    return _error_response(ProtocolError(error.status_code, str(error.detail)))
+    return _error_response(ProtocolError(error.status_code, str(error.detail)), request.url.path)

@@ -198,5 +198,9 @@ class Fields:
             what: What is wrong with it.
             code: As OpenAI has it; None: none.
         """
-        place = self._where + name
+        place = self.place(name)
         return ProtocolError(400, f"'{place}' {what}", param=place, code=code)
+
+    def place(self, name: str) -> str:
+        """Return where a field stands in the body, for the fields of an object in it."""
+        return self._where + name

@@ -47,6 +47,7 @@ class TextRequest:
         tools: What the model may call.
         chat: How the template makes a prompt of the messages.
         choice: How it may.
+        wishes: Variables for templates that read them; others answer as they do.
     """
 
     model: str
@@ -65,6 +66,7 @@ class TextRequest:
     tools: list[dict[str, Any]] = field(default_factory=list)
     chat: ChatOptions = field(default_factory=ChatOptions)
     choice: ToolChoice = field(default_factory=ToolChoice)
+    wishes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,19 @@ from starlette.responses import JSONResponse, Response
 from intact.errors import IntactError
 from intact.lm.chat.chat_prompt import ChatPrompt
 from intact.lm.chat.reasoning import ReasoningStream
+from intact.lm.chat_template import template_reads
 from intact.lm.language_model import LanguageModel
+from intact.lm.serving.answer_bodies import AnswerBodies, AnswerFormat, embedding_body
 from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart, Post, VectorJob
 from intact.lm.serving.call_grammars import request_grammar
 from intact.lm.serving.engine_thread import EngineThread, QueueFullError, StoppedError
 from intact.lm.serving.event_stream import EventStream
 from intact.lm.serving.http_app import Handler, HttpApp, unless_gone
 from intact.lm.serving.protocol_error import ProtocolError
+from intact.lm.serving.protocols.messages_bodies import MessageBodies
+from intact.lm.serving.protocols.messages_requests import parse_message_request
+from intact.lm.serving.protocols.responses_bodies import ResponseBodies
+from intact.lm.serving.protocols.responses_requests import parse_response_request
 from intact.lm.serving.requests import (
     EmbeddingRequest,
     TextRequest,
@@ -27,7 +33,6 @@ from intact.lm.serving.requests import (
     parse_completion,
     parse_embedding,
 )
-from intact.lm.serving.responses import AnswerFormat, embedding_body, usage_record
 from intact.lm.serving.server_limits import ServerAccess, ServerLimits
 from intact.lm.serving.token_endpoints import detokenize_body, tokenize_body
 from intact.lm.serving.tool_calls import ToolCallStream
@@ -85,18 +90,35 @@ class ServerApp(HttpApp):
         """Return the handlers of POST requests, by path."""
         return {
             "/v1/completions": self._complete, "/v1/chat/completions": self._chat,
-            "/v1/embeddings": self._embed, "/tokenize": self._tokenize, "/detokenize": self._detokenize,
+            "/v1/responses": self._respond, "/v1/messages": self._message,
+            "/v1/messages/count_tokens": self._count_tokens, "/v1/embeddings": self._embed,
+            "/tokenize": self._tokenize, "/detokenize": self._detokenize,
         }  # fmt: skip
 
     async def _complete(self, request: Request) -> Response:
         wanted = parse_completion(await self._read_json(request), self._limits)
-        self._check_model(wanted.model)
-        return await self._answer(request, wanted, is_chat=False)
+        return await self._answer(request, wanted, self._format(wanted, is_chat=False))
 
     async def _chat(self, request: Request) -> Response:
         wanted = parse_chat(await self._read_json(request), self._limits)
+        return await self._answer(request, wanted, self._format(wanted, is_chat=True))
+
+    def _format(self, wanted: TextRequest, is_chat: bool) -> AnswerFormat:
+        return AnswerFormat(self._name, is_chat, wanted.sampling.seed, wanted.wants_usage)
+
+    async def _respond(self, request: Request) -> Response:
+        wanted = parse_response_request(await self._read_json(request), self._limits)
+        return await self._answer(request, wanted.answer, ResponseBodies(self._name, wanted.echoed))
+
+    async def _message(self, request: Request) -> Response:
+        wanted = parse_message_request(await self._read_json(request), self._limits)
+        return await self._answer(request, wanted, MessageBodies(self._name))
+
+    async def _count_tokens(self, request: Request) -> Response:
+        wanted = parse_message_request(await self._read_json(request), self._limits, is_counted=True)
         self._check_model(wanted.model)
-        return await self._answer(request, wanted, is_chat=True)
+        (ids,) = await self._run_apart(lambda: [self._tokens(self._chat_prompt(wanted))])
+        return JSONResponse({"input_tokens": len(ids)})
 
     async def _tokenize(self, request: Request) -> Response:
         record = await self._read_json(request)
@@ -126,57 +148,63 @@ class ServerApp(HttpApp):
         self.metrics.add("intact_prompt_tokens_total", tokens)
         return JSONResponse(embedding_body(self._name, vectors, wanted.is_base64, tokens))
 
-    async def _answer(self, request: Request, wanted: TextRequest, is_chat: bool) -> Response:
+    async def _answer(self, request: Request, wanted: TextRequest, bodies: AnswerBodies) -> Response:
+        self._check_model(wanted.model)
         queue, post = _piece_queue()
         jobs = await self._run_apart(lambda: self._answer_jobs(wanted, post))
         self._submit(jobs)
-        form = AnswerFormat(self._name, is_chat, wanted.sampling.seed)
 
         def end() -> None:
             _cancel(jobs)
-            self.metrics.add("intact_completion_tokens_total", sum(job.choice.count for job in jobs))
+            self.metrics.add("intact_completion_tokens_total", _count_tokens(jobs))
 
         if wanted.is_streamed:
-            parts = self._parts(queue, jobs, form, wanted)
-            return EventStream(parts, end, self._limits.write_seconds, {})
+            parts = self._parts(queue, jobs, bodies, wanted)
+            return EventStream(parts, bodies.failure, bodies.last, end, self._limits.write_seconds)
         try:
             answers = await unless_gone(request, _gather(queue, len(jobs)))
         finally:
             end()
-        return JSONResponse(form.whole(answers, self._usage(jobs, wanted)))
+        return JSONResponse(bodies.whole(answers, self._count_prompts(jobs, wanted), _count_tokens(jobs)))
 
     async def _parts(
         self,
         queue: asyncio.Queue[AnswerPart],
         jobs: Sequence[AnswerJob],
-        form: AnswerFormat,
+        bodies: AnswerBodies,
         wanted: TextRequest,
     ) -> AsyncGenerator[dict[str, Any]]:
         """Yield the parts of a streamed response."""
-        if form.is_chat:
-            for index in range(len(jobs)):
-                yield form.first_chunk(index)
+        prompt = sum(len(job.prompt) for job in jobs[:: wanted.answers])
+        for body in bodies.begin(len(jobs), prompt):
+            yield body
         count = len(jobs)
         while count:
             piece = await queue.get()
             _raise_error(piece)
             count -= piece.is_last
-            yield form.chunk(piece)
-        usage = self._usage(jobs, wanted)
-        if wanted.wants_usage:
-            yield form.usage_chunk(usage)
+            for body in bodies.chunk(piece):
+                yield body
+        for body in bodies.end(self._count_prompts(jobs, wanted), _count_tokens(jobs)):
+            yield body
 
-    def _usage(self, jobs: Sequence[AnswerJob], wanted: TextRequest) -> dict[str, int]:
-        """Return the tokens of a response, and count those of its prompts, each once."""
-        prompts = sum(len(job.prompt) for job in jobs[:: wanted.answers])
-        self.metrics.add("intact_prompt_tokens_total", prompts)
-        return usage_record(prompts, sum(job.choice.count for job in jobs))
+    def _count_prompts(self, jobs: Sequence[AnswerJob], wanted: TextRequest) -> int:
+        """Return the tokens of a response's prompts, each once, and add them to the metrics."""
+        count = sum(len(job.prompt) for job in jobs[:: wanted.answers])
+        self.metrics.add("intact_prompt_tokens_total", count)
+        return count
+
+    def _chat_prompt(self, wanted: TextRequest) -> ChatPrompt:
+        template = self._model.chat_templates.pick(wanted.chat.template, has_tools=bool(wanted.tools))
+        reads = template_reads(template).variables if wanted.wishes else ()
+        granted = {name: value for name, value in wanted.wishes.items() if name in reads}
+        variables = granted | wanted.chat.chat_template_kwargs
+        options = vars(wanted.chat) | {"chat_template_kwargs": variables}
+        return self._model.chat_prompt(wanted.messages, wanted.tools, **options)
 
     def _answer_jobs(self, wanted: TextRequest, post: Post) -> list[AnswerJob]:
         model, tokenizer = self._model, self._model.require_tokenizer()
-        prompts: Sequence[str | list[int]] = wanted.prompts or [
-            model.chat_prompt(wanted.messages, wanted.tools, **vars(wanted.chat))
-        ]
+        prompts: Sequence[str | list[int]] = wanted.prompts or [self._chat_prompt(wanted)]
         grammar = request_grammar(model, wanted.tools, wanted.choice, wanted.json_schema)
         names = [tool["function"]["name"] for tool in wanted.tools]
         jobs = []
@@ -265,6 +293,11 @@ def _raise_error(piece: AnswerPart) -> None:
 
 def _stop_error() -> ProtocolError:
     return ProtocolError(503, "the server stops", code="server_stopping", headers={"retry-after": "5"})
+
+
+def _count_tokens(jobs: Sequence[AnswerJob]) -> int:
+    """Return the tokens that answers have so far."""
+    return sum(job.choice.count for job in jobs)
 
 
 def _cancel(jobs: Sequence[AnswerJob | VectorJob]) -> None:

@@ -191,7 +191,7 @@ def serve(
         Path | None, typer.Option(help="A tokenizer.json in place of the model's.", exists=True)
     ] = None,
 ) -> None:
-    """Serve a model to clients of OpenAI's protocol: completions, chat and embeddings; or rerank.
+    """Serve a model to clients of OpenAI's protocols and Anthropic's: chat, completions, embeddings, rerank.
 
     A text encoder's ONNX file, or its folder, answers /v1/embeddings, and a reranker's /v1/rerank.
     Requests run together, and each gets the tokens that `intact lm run` gives with the same seed. On

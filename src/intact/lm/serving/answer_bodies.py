@@ -1,4 +1,4 @@
-"""Bodies of OpenAI's protocol."""
+"""Bodies of answers: what all protocols have, and those of completions, chats and embeddings."""
 
 from __future__ import annotations
 
@@ -6,42 +6,84 @@ import base64
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact._version import __version__
 from intact.lm.serving.answer_jobs import AnswerPart, TokenProbability
+from intact.lm.serving.protocol_error import ProtocolError
 from intact.lm.serving.tool_calls import ToolCall
+
+
+class AnswerBodies(Protocol):
+    """The bodies of one response in a protocol; a streamed response has several.
+
+    Attributes:
+        last: What ends a stream, behind all bodies.
+    """
+
+    last: bytes
+
+    def whole(self, answers: Sequence[Sequence[AnswerPart]], prompt: int, completion: int) -> dict[str, Any]:
+        """Return the body of a response that is sent at once.
+
+        Args:
+            answers: The parts of each.
+            prompt, completion: Tokens of all prompts, and of all answers.
+        """
+
+    def begin(self, answers: int, prompt: int) -> Iterable[dict[str, Any]]:
+        """Yield the bodies in front of so many answers to prompts of so many tokens."""
+
+    def chunk(self, part: AnswerPart) -> Iterable[dict[str, Any]]:
+        """Yield the bodies that a part becomes."""
+
+    def end(self, prompt: int, completion: int) -> Iterable[dict[str, Any]]:
+        """Yield the bodies behind all answers; tokens as for `whole`."""
+
+    def failure(self, error: ProtocolError) -> dict[str, Any]:
+        """Return the body that ends a stream in place of the rest."""
 
 
 @dataclass
 class AnswerFormat:
-    """Holds what all bodies of one response share.
+    """Bodies of /v1/completions and /v1/chat/completions, as of `AnswerBodies`.
 
     Attributes:
         model: Its name.
         is_chat: Of /v1/chat/completions, else of /v1/completions.
         seed: Of what was drawn: it gives the same answer again.
+        wants_usage: A stream ends with the tokens that it took.
     """
 
     model: str
     is_chat: bool
     seed: int
+    wants_usage: bool = False
+    last: bytes = b"data: [DONE]\n\n"
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
     _sent: Counter[int] = field(default_factory=Counter)  # characters of each answer's tokens so far
 
-    def whole(self, answers: Sequence[Sequence[AnswerPart]], usage: dict[str, int]) -> dict[str, Any]:
-        """Return the body of a response that is sent at once; `answers`: the parts of each."""
+    def whole(self, answers: Sequence[Sequence[AnswerPart]], prompt: int, completion: int) -> dict[str, Any]:
+        """Return the body of a response that is sent at once."""
         choices = [self._choice(index, parts) for index, parts in enumerate(answers)]
-        return self._head("chat.completion") | {"choices": choices, "usage": usage}
+        return self._head("chat.completion") | {
+            "choices": choices, "usage": usage_record(prompt, completion),
+        }  # fmt: skip
 
-    def chunk(self, piece: AnswerPart) -> dict[str, Any]:
-        """Return one part of a streamed response."""
+    def begin(self, answers: int, prompt: int) -> Iterable[dict[str, Any]]:
+        """Yield the parts of a streamed chat that name who speaks."""
+        for index in range(answers if self.is_chat else 0):
+            choice = {"index": index, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+            yield self._head("chat.completion.chunk") | {"choices": [choice]}
+
+    def chunk(self, piece: AnswerPart) -> Iterable[dict[str, Any]]:
+        """Yield one part of a streamed response."""
         choice: dict[str, Any] = {
             "index": piece.index, "logprobs": self._logprobs(piece.index, piece.probabilities),
             "finish_reason": piece.end or None,
@@ -56,16 +98,17 @@ class AnswerFormat:
                 choice["delta"] = choice["delta"] | {"tool_calls": calls}
         else:
             choice["text"] = piece.text
-        return self._head("chat.completion.chunk") | {"choices": [choice]}
+        yield self._head("chat.completion.chunk") | {"choices": [choice]}
 
-    def first_chunk(self, index: int) -> dict[str, Any]:
-        """Return the part of a streamed chat that names who speaks."""
-        choice = {"index": index, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-        return self._head("chat.completion.chunk") | {"choices": [choice]}
+    def end(self, prompt: int, completion: int) -> Iterable[dict[str, Any]]:
+        """Yield the last part of a streamed response: the tokens that it took."""
+        if self.wants_usage:
+            usage = usage_record(prompt, completion)
+            yield self._head("chat.completion.chunk") | {"choices": [], "usage": usage}
 
-    def usage_chunk(self, usage: dict[str, int]) -> dict[str, Any]:
-        """Return the last part of a streamed response: the tokens that it took."""
-        return self._head("chat.completion.chunk") | {"choices": [], "usage": usage}
+    def failure(self, error: ProtocolError) -> dict[str, Any]:
+        """Return the part that tells of an error."""
+        return error.body()
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {
@@ -94,8 +137,7 @@ class AnswerFormat:
         if not tokens:
             return None
         if self.is_chat:
-            content = [_word(token) | {"top_logprobs": [_word(top) for top in token.top]} for token in tokens]
-            return {"content": content, "refusal": None}
+            return {"content": [token_record(token) for token in tokens], "refusal": None}
         offsets = []
         for token in tokens:
             offsets.append(self._sent[index])
@@ -147,6 +189,11 @@ def _top(token: TokenProbability) -> dict[str, float] | None:
     for likely in (*token.top, token):
         likeliest.setdefault(likely.text, likely.logprob or 0.0)
     return likeliest
+
+
+def token_record(token: TokenProbability) -> dict[str, Any]:
+    """Return a token of a chat with the logarithm of its probability, and the likeliest ones."""
+    return _word(token) | {"top_logprobs": [_word(top) for top in token.top]}
 
 
 def _word(token: TokenProbability) -> dict[str, Any]:
