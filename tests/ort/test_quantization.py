@@ -382,6 +382,28 @@ def test_linear_layers_get_ranges_while_the_model_runs(files: Files, caplog: Any
         ort_quantization.quantize_dynamic(*files, weight_type=QuantType.QInt16)
 
 
+@pytest.mark.parametrize("requested", [None, ["Gather"], ["Gather", "MatMul"], ["MatMul"]])
+def test_rows_of_tables_get_codes(tmp_path: Path, requested: list[str] | None) -> None:
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["rows"], name="embed"),
+        helper.make_node("MatMul", ["rows", "w"], ["y"], name="linear"),
+    ]
+    weights = {name: rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) for name in ("table", "w")}
+    inputs = {"ids": helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["n"])}
+    model = onnx_model(nodes, list(inputs.values()), {"y": ["n", WIDTH]}, weights)
+    files = tmp_path / "float.onnx", tmp_path / "quantized.onnx"
+    onnx.save(model, files[0])
+    ort_quantization.quantize_dynamic(*files, op_types_to_quantize=requested)
+    wanted = requested or ["Gather", "MatMul"]
+    assert ("GatherBlockQuantized" in op_types(files[1])) == ("Gather" in wanted)
+    assert ("MatMulNBits" in op_types(files[1])) == ("MatMul" in wanted)
+    ids = np.arange(WIDTH)[::-1].copy()
+    outputs = [_session(path).run(None, {"ids": ids})[0] for path in files]
+    noise = float(np.sum((outputs[0] - outputs[1]) ** 2))
+    assert 35 < 10 * np.log10(float(np.sum(outputs[0] ** 2)) / noise) < 60
+
+
 # --- MatMulNBitsQuantizer -------------------------------------------------------------------------------
 
 

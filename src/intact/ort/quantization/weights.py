@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from intact.errors import UnsupportedError
@@ -21,6 +21,7 @@ from intact.ort.quantization.arguments import (
 from intact.ort.quantization.static import batches_of, model_source, scope
 
 _LINEAR = ("MatMul", "Gemm")
+_QUANTIZED = (*_LINEAR, "Gather")
 _DYNAMIC_OPERATORS = {
     "Conv": 1, "Attention": 1, "LSTM": 1, "Gather": 0, "EmbedLayerNormalization": 2,
 }  # fmt: skip
@@ -38,6 +39,8 @@ _DEFAULTS: dict[str, dict[str, tuple[Any, ...]]] = {
 def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
     """Quantize weights in blocks of 32, with ranges of activations that are taken while the model runs.
 
+    Tables that Gathers read rows of get 8 bits in blocks along their rows.
+
     Args:
         call_arguments: What the script passed to `quantize_dynamic`, by name.
         target: The engine that will run the file, a name of `intact.placement.PROFILES`.
@@ -46,8 +49,9 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
         QuantValueError: An argument is wrong, or the model has no product with a constant matrix.
         UnsupportedError: INTact has nothing for an argument's value.
     """
-    from intact.graph import load
+    from intact.graph import load, save
     from intact.ptq import quantize_weights
+    from intact.ptq.stages.embedding_tables import write_block_gathers
 
     notes = Notes("quantize_dynamic")
     check_arguments(notes, call_arguments, DYNAMIC)
@@ -64,24 +68,33 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
     requested = name_list(
         "quantize_dynamic: op_types_to_quantize", call_arguments.get("op_types_to_quantize")
     )
-    if other := [name for name in requested if name not in _LINEAR]:
+    if other := [name for name in requested if name not in _QUANTIZED]:
         if len(other) == len(requested):
             raise UnsupportedError(
-                "quantize_dynamic: op_types_to_quantize", ", ".join(other)[:60], "MatMul or Gemm among them",
+                "quantize_dynamic: op_types_to_quantize", ", ".join(other)[:60],
+                "MatMul, Gemm or Gather among them",
                 "use quantize_static with data",
             )  # fmt: skip
         notes.lines.append(f"op_types_to_quantize: {', '.join(other)} stay in float")
     model = load(source)
+    nodes = scope(notes, call_arguments, model, constant_only=False)
+    if any(node.op_type in _LINEAR for node in model.graph.all_nodes()) and _has_linear(requested):
+        options = {"weights": weights, "block": 32, "activations": "dynamic-int8"}
+        model = quantize_weights(source, **options, **nodes).model
+    write_block_gathers(model, **nodes)
     if not requested and (counts := _float_layers(model)):
         words = ", ".join(f"{count} {op_type}" for op_type, count in counts.items())
         notes.lines.append(
             f"{words} stay in float, which onnxruntime quantizes here: quantize_static with data takes them"
         )
-    nodes = scope(notes, call_arguments, model, constant_only=False)
     notes.log()
-    result = quantize_weights(source, weights=weights, block=32, activations="dynamic-int8", **nodes)
     external = True if call_arguments.get("use_external_data_format") else None
-    result.save(call_arguments["model_output"], external=external)
+    save(model, call_arguments["model_output"], external=external)
+
+
+def _has_linear(requested: Sequence[str]) -> bool:
+    """Return whether a script asks for linear layers: it names none, or one of theirs."""
+    return not requested or not set(_LINEAR).isdisjoint(requested)
 
 
 def _float_layers(model: Any) -> dict[str, int]:

@@ -7,13 +7,13 @@ the tables: hold-out samples have the outputs of the float model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.formats import nbits_inputs
-from intact.graph import Constants, Namer, Node, Value, inserter_at, is_op, ops, take_place
+from intact.graph import Constants, Model, Namer, Node, Value, inserter_at, is_op, ops, take_place
 from intact.numerics import BlockWeights
 from intact.patterns import is_fitting
 from intact.ptq.blocks import BlockFormat
@@ -37,35 +37,57 @@ def write_embedding_tables(state: State) -> State | None:
     settings = state.settings
     if not settings.may_be_dynamic or settings.weights != "int8":
         return None
-    written, constants, names = 0, Constants(state.model.graph), Namer(state.model.graph)
-    for table, readers in list(_large_tables(state)):
-        array = constants(table)
-        weights = None if array is None else _round_rows(array)
-        if weights is None:
-            continue
-        _write_gathers(names, readers, weights)
-        written += 1
+    names = {target.site.value for target in state.targets}
+    names |= {name for target in state.targets for name, index in target.readers if index == 0}
+    count = write_block_gathers(state.model, settings.include, settings.exclude, names, _LEAST_BYTES)
     return (
-        state.with_note(f"{written} embedding tables became int8 codes in blocks along their rows")
-        if written
+        state.with_note(f"{count} embedding tables became int8 codes in blocks along their rows")
+        if count
         else None
     )
 
 
-def _large_tables(state: State) -> Iterator[tuple[Value, list[Node]]]:
-    """Yield float32 matrices that only Gathers of rows read, none of which has codes or is excluded."""
-    settings = state.settings
-    names = {target.site.value for target in state.targets}
-    names |= {name for target in state.targets for name, index in target.readers if index == 0}
-    for value in state.model.graph.initializers.values():
+def write_block_gathers(
+    model: Model,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    names: Collection[str] = (),
+    least_bytes: int = 0,
+) -> int:
+    """Put GatherBlockQuantized in the place of Gathers of rows of constant tables, in place.
+
+    Args:
+        model: It.
+        include, exclude: Patterns over names and operators of Gathers.
+        names: Of values and nodes that are left alone.
+        least_bytes: Size of a table: smaller ones stay.
+
+    Returns:
+        The number of tables that were replaced: float32 matrices whose rows blocks divide.
+    """
+    count, constants, namer = 0, Constants(model.graph), Namer(model.graph)
+    for table, readers in list(_tables(model, include, exclude, names)):
+        array = constants(table)
+        weights = None if array is None or array.nbytes < least_bytes else _round_rows(array)
+        if weights is not None:
+            _write_gathers(namer, readers, weights)
+            count += 1
+    return count
+
+
+def _tables(
+    model: Model, include: Sequence[str], exclude: Sequence[str], names: Collection[str]
+) -> Iterator[tuple[Value, list[Node]]]:
+    """Yield float32 matrices that only Gathers of rows read, none of which is excluded."""
+    for value in model.graph.initializers.values():
         readers = [use.node for use in value.uses()]
         if not readers or value.is_graph_output() or value.is_graph_input() or value.name in names:
             continue
         if not all(_gathers_rows(node, value) and node.name not in names for node in readers):
             continue
         labels = [(node.name or "", node.op_type) for node in readers]
-        excluded = any(is_fitting(pattern, node) for pattern in settings.exclude for node in labels)
-        left_out = settings.include and not any(is_fitting(p, n) for p in settings.include for n in labels)
+        excluded = any(is_fitting(pattern, node) for pattern in exclude for node in labels)
+        left_out = include and not any(is_fitting(p, n) for p in include for n in labels)
         if not excluded and not left_out:
             yield value, readers
 
@@ -75,8 +97,8 @@ def _gathers_rows(node: Node, table: Value) -> bool:
 
 
 def _round_rows(array: NDArray) -> BlockWeights | None:
-    """Return a table on its grid; None for others than large matrices that keep enough of their values."""
-    if array.dtype != np.float32 or array.ndim != 2 or array.nbytes < _LEAST_BYTES:
+    """Return a table on its grid; None for others than matrices that keep enough of their values."""
+    if array.dtype != np.float32 or array.ndim != 2:
         return None
     rows, size = array.shape
     block = next((block for block in _BLOCKS if size % block == 0), 0)
