@@ -77,7 +77,7 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
 
 
 LINES = {
-    "benchmarks": 14_150,
+    "benchmarks": 14_950,
     "csrc": 43_600,
     "include": 500,
     "tests": 99_500,

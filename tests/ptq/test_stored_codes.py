@@ -58,11 +58,14 @@ def large_floats(result: QuantizedModel) -> list[str]:
     ]  # fmt: skip
 
 
-def test_a_dynamically_quantized_file_does_not_grow(dynamic_file: Path) -> None:
+def test_recurrent_layers_with_dynamic_states_stay(dynamic_file: Path) -> None:
+    """With states in float they would take two to three times as long; the product beside them gets pairs."""
     result = quantize(dynamic_file, sequences(), progress=False)
+    counts = Counter(node.op_type for node in result.proto.graph.node)
+    assert counts["DynamicQuantizeLSTM"] == 1 and counts["LSTM"] == 0
+    assert counts["QuantizeLinear"] + counts["MatMulNBits"] >= 1 and counts["MatMulInteger"] == 0
     assert large_floats(result) == []
     assert result.proto.ByteSize() < 1.1 * dynamic_file.stat().st_size
-    assert any("keep the codes that they came in" in note for note in result.notes)
     for feeds in sequences(2):
         exact, engine = (
             intact.compile(result.proto, backend=backend).run(feeds)["y"] for backend in ("reference", "cpu")
@@ -71,13 +74,21 @@ def test_a_dynamically_quantized_file_does_not_grow(dynamic_file: Path) -> None:
         np.testing.assert_allclose(engine, Session(result.model).run(feeds)["y"], atol=0.02)
 
 
+def test_for_engines_that_read_pairs_the_weights_of_states_keep_their_codes(dynamic_file: Path) -> None:
+    result = quantize(dynamic_file, sequences(), profile="onnxruntime", progress=False)
+    assert Counter(node.op_type for node in result.proto.graph.node)["LSTM"] == 1
+    assert large_floats(result) == []
+    assert result.proto.ByteSize() < 1.1 * dynamic_file.stat().st_size
+    assert any("keep the codes that they came in" in note for note in result.notes)
+
+
 def test_codes_mean_the_floats_that_they_were_made_into(
     dynamic_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine computes what it would with the floats."""
-    with_codes = quantize(dynamic_file, sequences(), progress=False)
+    with_codes = quantize(dynamic_file, sequences(), profile="onnxruntime", progress=False)
     monkeypatch.setattr("intact.ptq.stages.stored_codes.LEAST_BYTES", 2**40)
-    with_floats = quantize(dynamic_file, sequences(), progress=False)
+    with_floats = quantize(dynamic_file, sequences(), profile="onnxruntime", progress=False)
     assert len(large_floats(with_floats)) > 0
     (feeds,) = sequences(1)
     first, second = (
@@ -87,7 +98,7 @@ def test_codes_mean_the_floats_that_they_were_made_into(
 
 
 def test_layers_that_are_excluded_keep_their_codes(dynamic_file: Path) -> None:
-    result = quantize(dynamic_file, sequences(), progress=False, exclude=["MatMul"])
+    result = quantize(dynamic_file, sequences(), dynamic_ranges=False, progress=False, exclude=["MatMul"])
     assert large_floats(result) == []
     nodes = {node.output[0]: node for node in result.proto.graph.node}
     (product,) = (node for node in result.proto.graph.node if node.op_type == "MatMul")
@@ -138,10 +149,22 @@ def test_blocks_of_codes_stay_and_floats_beside_them_are_quantized() -> None:
     assert 10 * np.log10(np.square(want).sum() / np.square(got - want).sum()) > 25
 
 
-def test_weights_that_grow_are_named() -> None:
-    """Weights of 4 bits behind a DequantizeLinear become codes of 8."""
-    blocks = intact.quantize(two_layers(), weights="int4", block=32, progress=False).proto
+@pytest.mark.parametrize("bits", ["int4", "uint4"])
+def test_weights_of_four_bits_stay_behind_their_dequantizer(bits: str) -> None:
+    """As codes of 8 bits they would be twice as large: the Conv beside them gets pairs alone."""
+    blocks = intact.quantize(two_layers(), weights=bits, block=32, progress=False).proto
     x = np.random.default_rng(1).standard_normal((32, 8, 12)).astype(np.float32)
-    (warning,) = quantize(blocks, [{"x": row[None]} for row in x], progress=False).warnings
-    assert warning.startswith(BECAME_LARGER)
-    assert not quantize(two_layers(), [{"x": row[None]} for row in x], progress=False).warnings
+    result = quantize(blocks, [{"x": row[None]} for row in x], progress=False)
+    assert not any(BECAME_LARGER in line for line in result.warnings)
+    kinds = Counter(tensor.data_type for tensor in result.proto.graph.initializer)
+    four_bits = onnx.TensorProto.INT4 if bits == "int4" else onnx.TensorProto.UINT4
+    assert kinds[four_bits] >= 1 and kinds[onnx.TensorProto.INT8] >= 1
+    assert "keeps them" in next(row["reason"] for row in result.explain() if row["layer"] == "product")
+    (want,) = Session(blocks.SerializeToString()).run({"x": x}).values()
+    for feeds in ({"x": x[:2]}, {"x": x[2:4]}):
+        exact, engine = (
+            intact.compile(result.proto, backend=backend).run(feeds)["y"] for backend in ("reference", "cpu")
+        )
+        np.testing.assert_array_equal(engine, exact)
+    got = intact.compile(result, threads=1)(x)
+    assert 10 * np.log10(np.square(want).sum() / np.square(got - want).sum()) > 25

@@ -96,7 +96,7 @@ from intact.graph.qdq.insert_markers import Mark, mark
 from intact.graph.qdq.markers import marker_schema
 from intact.graph.qdq.named_pairs import NamedPair, QuantizerCall, read_named_pairs
 from intact.graph.qdq.softmax_guards import find_guarded_softmax
-from intact.graph.qdq.strip_qdq import Stripped, strip_dynamic, strip_qdq
+from intact.graph.qdq.strip_qdq import Stripped, has_few_bits, strip_dynamic, strip_qdq
 from intact.graph.qdq.tensorrt.block_scales import (
     LARGEST_CODES,
     at_most_one_unknown,
@@ -186,6 +186,7 @@ __all__ = [
     "graft",
     "hand_over",
     "find_guarded_softmax",
+    "has_few_bits",
     "has_stored_codes",
     "hold_constants",
     "inline_functions",

@@ -17,6 +17,7 @@ from intact.graph.infer.fold_dequantizers import fold_dequantizers
 from intact.graph.qdq.batchnorm import BATCHNORM as BATCHNORM
 from intact.graph.qdq.code_bounds import CODE_BOUNDS
 from intact.graph.qdq.contrib_pairs import CONTRIB_PAIRS, TENSORRT_PAIRS
+from intact.graph.qdq.dynamic_layers import DYNAMIC_STATES as DYNAMIC_STATES
 from intact.graph.qdq.int4_codes import FOUR_BITS as FOUR_BITS
 from intact.graph.qdq.integer_layers import INT8_WEIGHTS, INTEGER
 from intact.graph.qdq.qoperators import QOPERATORS
@@ -98,7 +99,8 @@ What nobody reads is dropped: rules would place, and evaluators ask for, tensors
 PTQ: tuple[Stage, ...] = (*IMPORT, PORTABLE, *NORMALIZE, STRIP_DYNAMIC_DATA)
 """A file to be quantized. Behind these its Q/DQ pairs go; `FLOAT` follows, and on its opset `KNOWN_FORMS`.
 
-Layers with weights in blocks of codes keep them: floats, or codes of 8 bits, would take more bytes.
+Layers with weights in blocks of codes keep them: floats, or codes of 8 bits, would take more bytes. Recurrent
+layers with dynamic states stay until `DYNAMIC_STATES`, for engines that do not read them.
 """
 
 FLOAT: tuple[Stage, ...] = (BATCHNORM, LIFT_CONSTANTS)

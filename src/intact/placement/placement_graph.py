@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from intact.graph import Constants, Model, Node, Value, ops
+from intact.graph import Constants, Model, Node, Value, has_few_bits, ops
 from intact.graph.ops import may_move
 from intact.processes import cached_property
 
@@ -198,8 +198,8 @@ class View:
         }
 
     def has_quantizers(self) -> bool:
-        """Return whether the main graph has Q/DQ nodes."""
-        return any(is_pair(node) for node in self.model.graph)
+        """Return whether the main graph has Q/DQ nodes, but for those of weights of 4 bits or fewer."""
+        return any(is_pair(node) and not has_few_bits(node) for node in self.model.graph)
 
 
 def is_quantize(node: Node) -> bool:

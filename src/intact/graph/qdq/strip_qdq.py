@@ -60,7 +60,8 @@ def strip_qdq(model: ir.Model, *, keeps_codes: bool = False) -> dict[str, Stripp
 
     Args:
         model: Changed.
-        keeps_codes: Layers whose weights alone have codes stay (`DYNAMIC_DATA`).
+        keeps_codes: Layers whose weights alone have codes stay (`DYNAMIC_DATA`), and so does a
+            DequantizeLinear of weights of 4 bits.
     Returns:
         By the name of the float tensor: the input of the QuantizeLinear, or the stored weight.
     """
@@ -68,7 +69,7 @@ def strip_qdq(model: ir.Model, *, keeps_codes: bool = False) -> dict[str, Stripp
     move_constants_first(model)
     CODE_BOUNDS(model)
     lift_dequantize(model)
-    stripper = _Stripper(model.graph)
+    stripper = _Stripper(model.graph, keeps_codes)
     for node in list(model.graph):
         node.metadata_props.pop(REASON_KEY, None)
         if is_op(node, "DequantizeLinear"):
@@ -102,14 +103,17 @@ def strip_dynamic(model: ir.Model, *, keeps_codes: bool = False) -> list[Note]:
 
 
 class _Stripper:
-    def __init__(self, graph: ir.Graph) -> None:
+    def __init__(self, graph: ir.Graph, keeps_codes: bool) -> None:
         self.pairs: dict[str, Stripped] = {}
+        self._keeps_codes = keeps_codes
         self._graph, self._scene = graph, Scene(graph)
         self._constants = self._scene.constants
         self._stored: dict[tuple[ir.Value | None, ...], ir.Value] = {}
 
     def strip(self, node: ir.Node) -> None:
         """Take one DequantizeLinear away, where that can be done."""
+        if self._keeps_codes and has_few_bits(node) and self._constants(node.outputs[0]) is not None:
+            return
         view = quantization_of(node.outputs[0], self._constants)
         if view is not None and (view.source is not None or view.constant):
             value = (
@@ -175,6 +179,15 @@ class _Stripper:
             self._stored[key] = insert.constant(name.removesuffix(suffix), floats.astype(dtype.numpy()))
         self._scene.replace(node, self._stored[key])
         return self._stored[key]
+
+
+_FEW_BITS = (ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT2, ir.DataType.UINT2)
+
+
+def has_few_bits(node: ir.Node) -> bool:
+    """Return whether a node is a DequantizeLinear of codes of 4 bits or fewer."""
+    codes = node.inputs[0] if is_op(node, "DequantizeLinear") else None
+    return codes is not None and codes.dtype in _FEW_BITS
 
 
 def _origin(value: ir.Value) -> ir.Value:

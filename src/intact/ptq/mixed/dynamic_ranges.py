@@ -71,7 +71,8 @@ def choose_dynamic_ranges(before: State, after: State) -> tuple[State, State]:
     proposed, every = with_groups(groups)
     if is_asked_for:
         return proposed, every.finish()
-    if every.least_sqnr - NEAR_DB <= static_db or (goal := _ratio(every) - NEAR_DB) <= static_db:
+    # Unseen samples are few, and say alone where dynamic ranges do not pay.
+    if _unseen_ratio(every) - NEAR_DB <= static_db or (goal := _ratio(every) - NEAR_DB) <= static_db:
         return before, after
     predicted = predict_time(before)
     if predicted.dynamic_difference(_layers_of(groups)) <= _CHEAP:
@@ -91,8 +92,12 @@ def _ratio(tried: State | TriedState) -> float:
     Ranges of half of the data say less than those of all: `_UNSEEN_DB` of what unseen samples lose is theirs.
     """
     if isinstance(tried, TriedState):
-        return min(tried.least_sqnr, tried.least_unseen_sqnr + _UNSEEN_DB)
+        return min(tried.least_sqnr, _unseen_ratio(tried))
     return min(least_sqnr(tried), least_unseen_sqnr(tried) + _UNSEEN_DB)
+
+
+def _unseen_ratio(tried: TriedState) -> float:
+    return tried.least_unseen_sqnr + _UNSEEN_DB
 
 
 def _reason(static_db: float) -> str:

@@ -34,6 +34,8 @@ def prepare_state(source: graph.Source, data: Any, settings: Settings, *, checke
     model = graph.load(source, checked=checked)
     before, size = node_names(model), 0 if checked else stored_bytes(model)
     notes = graph.run_stages(model, pipelines.PTQ)
+    if not settings.may_be_dynamic:
+        notes += graph.run_stages(model, (pipelines.DYNAMIC_STATES,))
     stripped = graph.strip_qdq(model, keeps_codes=True) if _has_pairs(model) else {}
     if stripped:
         graph.refresh_shapes(model)
@@ -52,11 +54,12 @@ def prepare_state(source: graph.Source, data: Any, settings: Settings, *, checke
         names = with_resolved_names(settings, before, model)
     settings = names.settings
     rules = Rules(model, settings.layer, settings.overrides, grids)
+    four_bit_layers = _readers_of_few_bits(model)
+    include, exclude = settings.include, [*settings.exclude, *map(escape, four_bit_layers)]
     left = [escape(name) for name in rules.float_nodes()]
-    include, exclude = settings.include, settings.exclude
     placed = placement.place(model, settings.profile, include=include, exclude=[*exclude, *left])
     weight_only = rules.weight_only(include, exclude)
-    placed = rules.split(rules.with_reasons(placed, weight_only))
+    placed = _with_few_bits_reasons(rules.split(rules.with_reasons(placed, weight_only)), four_bit_layers)
     tables = table_sites(model, settings.overrides, exclude)
     placed = replace(placed, layers=tuple(with_table_reasons(placed, tables)))
     targets = rules.targets(placed, [*weight_only, *tables])
@@ -85,6 +88,25 @@ def prepare_state(source: graph.Source, data: Any, settings: Settings, *, checke
         stored_bytes=size,
     )
     return widen_by_name(state)
+
+
+def _readers_of_few_bits(model: graph.Model) -> set[str]:
+    """Return the names of nodes that read weights of 4 bits or fewer: as codes of 8 they would be larger."""
+    behind = [node.outputs[0] for node in model.graph if graph.has_few_bits(node)]
+    readers = list[graph.Node]()
+    while behind:
+        for node in behind.pop().consumers():
+            readers.append(node)
+            behind += node.outputs if graph.ops.may_move(node) and node.op_type != "Gather" else ()
+    return {node.name or "" for node in readers}
+
+
+def _with_few_bits_reasons(placed: placement.Placement, names: set[str]) -> placement.Placement:
+    reason = "kept in float: its weight came with 4 bits or fewer, and keeps them"
+    layers = (
+        layer if names.isdisjoint(layer.nodes) else replace(layer, reason=reason) for layer in placed.layers
+    )
+    return replace(placed, layers=tuple(layers))
 
 
 def stored_bytes(model: graph.Model) -> int:
