@@ -108,7 +108,9 @@ def _infer(rule: Rule, context: Any) -> None:
     try:
         outputs = rule(InferenceNode(context))
     except ValueError as error:
-        raise ValueError(context.get_attribute(_LABEL).s.decode("utf-8", "replace") + str(error)) from error
+        label = context.get_attribute(_LABEL)  # a node of a function's body has none
+        where = "" if label is None else label.s.decode("utf-8", "replace")
+        raise ValueError(where + str(error)) from error
     for at, output in enumerate(outputs):
         if at < context.get_num_outputs() and context.has_output(at) and output is not None and output.dtype:
             shape = None if output.sizes is None else list(output.sizes)
