@@ -81,7 +81,7 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
     if any(node.op_type in _LINEAR for node in model.graph.all_nodes()) and _has_linear(requested):
         options = {"weights": weights, "block": 32, "activations": "dynamic-int8"}
         model = quantize_weights(source, **options, **nodes).model
-    write_block_gathers(model, **nodes)
+    write_block_gathers(model, nodes["include"], nodes["exclude"])
     if not requested and (counts := _float_layers(model)):
         words = ", ".join(f"{count} {op_type}" for op_type, count in counts.items())
         notes.lines.append(
