@@ -398,6 +398,8 @@ def test_rows_of_tables_get_codes(tmp_path: Path, requested: list[str] | None) -
     wanted = requested or ["Gather", "MatMul"]
     assert ("GatherBlockQuantized" in op_types(files[1])) == ("Gather" in wanted)
     assert ("MatMulNBits" in op_types(files[1])) == ("MatMul" in wanted)
+    names = {tensor.name for tensor in onnx.load(files[1]).graph.initializer}
+    assert ("table" in names) == ("Gather" not in wanted), "the table in float is gone"
     ids = np.arange(WIDTH)[::-1].copy()
     outputs = [_session(path).run(None, {"ids": ids})[0] for path in files]
     noise = float(np.sum((outputs[0] - outputs[1]) ** 2))

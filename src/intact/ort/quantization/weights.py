@@ -49,7 +49,7 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
         QuantValueError: An argument is wrong, or the model has no product with a constant matrix.
         UnsupportedError: INTact has nothing for an argument's value.
     """
-    from intact.graph import load, save
+    from intact.graph import load, prune, save
     from intact.ptq import quantize_weights
     from intact.ptq.stages.embedding_tables import write_block_gathers
 
@@ -82,6 +82,7 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
         options = {"weights": weights, "block": 32, "activations": "dynamic-int8"}
         model = quantize_weights(source, **options, **nodes).model
     write_block_gathers(model, nodes["include"], nodes["exclude"])
+    prune(model)  # tables in float
     if not requested and (counts := _float_layers(model)):
         words = ", ".join(f"{count} {op_type}" for op_type, count in counts.items())
         notes.lines.append(

@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.formats import nbits_inputs
-from intact.graph import Constants, Model, Namer, Node, Value, inserter_at, is_op, ops, take_place
+from intact.graph import (
+    Constants,
+    Model,
+    Namer,
+    Node,
+    Value,
+    inserter_at,
+    is_op,
+    ops,
+    take_place,
+)
 from intact.numerics import BlockWeights
 from intact.patterns import is_fitting
 from intact.ptq.blocks import BlockFormat
