@@ -117,6 +117,7 @@ def _settle(work: Any, has_door: bool) -> None:
         if left <= 0 or all(record.state not in ("watching", "trying") for record in active):
             return
         intact.ort.wait(left)
+    intact.ort.wait(max(0.0, WATCH_SECONDS - (time.perf_counter() - begin)))
 
 
 def agreement(plain: Sequence[Any], door: Sequence[Any]) -> str:
@@ -272,6 +273,9 @@ def main() -> None:
         plain, door = start(options, name, False), start(options, name, True)
         if isinstance(plain, str) or isinstance(door, str):
             print(f"{name}: {plain if isinstance(plain, str) else door}", flush=True)
+            continue
+        if not plain["seconds"]:
+            print(f"{name}: no session of onnxruntime ran", flush=True)
             continue
         rows.append(row_of(name, plain, door))
         print(" | ".join(rows[-1]), flush=True)

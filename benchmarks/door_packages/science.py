@@ -69,7 +69,7 @@ def icalabel() -> Work:
         raw.set_montage(montage).set_eeg_reference("average", verbose="error")
         components = mne.preprocessing.ICA(8, random_state=seed, verbose="error", max_iter=30)
         components.fit(raw, verbose="error")
-        return iclabel_label_components(raw, components).ravel().tolist()
+        return iclabel_label_components(raw, components, backend="onnx").ravel().tolist()
 
     return work
 

@@ -84,7 +84,7 @@ def test_few_samples_of_long_runs_calibrate_and_the_others_compare() -> None:
     calibration, holdout = split_holdout(samples, 0.2)
     assert (len(calibration), len(holdout)) == (7, 23)
     calibration, holdout = split_holdout(samples, 100.0)
-    assert (len(calibration), len(holdout)) == (5, 25)
+    assert (len(calibration), len(holdout)) == (3, 27)
     assert set(map(id, calibration + holdout)) == set(map(id, samples))
 
 

@@ -22,7 +22,7 @@ _MOST_RUNS = 8
 _MOST_SCORES = 64
 """Elements of an output of scores that may all be low: larger ones between 0 and 1 are maps or embeddings."""
 _HIGH_SCORE = 0.5
-_CALIBRATION_SECONDS, _LEAST_CALIBRATION = 1.5, 5
+_CALIBRATION_SECONDS, _LEAST_CALIBRATION = 1.5, 3
 """The time in float of all samples for calibration, and how many there are at least."""
 _REPEATS = 4
 """Runs without a new input, in multiples of the count, after which a program repeats its inputs."""
