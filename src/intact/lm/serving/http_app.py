@@ -65,6 +65,10 @@ class HttpApp:
         """Return the handlers of POST requests, by path."""
         return {}
 
+    def gets(self) -> dict[str, Handler]:
+        """Return further handlers of GET requests, by path."""
+        return {}
+
     def sequence_counts(self) -> tuple[int, int]:
         """Return how many sequences run, and how many wait."""
         return 0, 0
@@ -83,7 +87,7 @@ class HttpApp:
         """Return the application."""
         gets: dict[str, Handler] = {
             "/v1/models": self._models, "/v1/models/{name:path}": self._model_record,
-            "/health": self._health, "/metrics": self._metrics,
+            "/health": self._health, "/metrics": self._metrics, **self.gets(),
         }  # fmt: skip
         routes = [
             Route(path, self._guard(path, handler), methods=[method])
@@ -178,7 +182,7 @@ class HttpApp:
         check_model(name, self._name)
 
     def _check_key(self, request: Request, path: str) -> None:
-        key = {"/health": b"", "/metrics": self._access.metrics_key.encode()}.get(path, self._key)
+        key = {"/": b"", "/health": b"", "/metrics": self._access.metrics_key.encode()}.get(path, self._key)
         headers = request.headers
         sent = (headers.get("authorization") or headers.get("x-api-key", "")).removeprefix("Bearer ").encode()
         if key and not hmac.compare_digest(sent, key):

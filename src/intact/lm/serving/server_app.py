@@ -18,6 +18,7 @@ from intact.lm.language_model import LanguageModel
 from intact.lm.serving.answer_bodies import AnswerBodies, AnswerFormat, embedding_body
 from intact.lm.serving.answer_jobs import AnswerJob, AnswerPart, Post, VectorJob
 from intact.lm.serving.call_grammars import request_grammar
+from intact.lm.serving.chat_page import chat_page
 from intact.lm.serving.engine_thread import EngineThread, QueueFullError, StoppedError
 from intact.lm.serving.event_stream import EventStream
 from intact.lm.serving.http_app import Handler, HttpApp, unless_gone
@@ -94,6 +95,13 @@ class ServerApp(HttpApp):
             "/v1/messages/count_tokens": self._count_tokens, "/v1/embeddings": self._embed,
             "/tokenize": self._tokenize, "/detokenize": self._detokenize,
         }  # fmt: skip
+
+    def gets(self) -> dict[str, Handler]:
+        """Return the handler of the page for people."""
+        return {"/": self._page}
+
+    async def _page(self, request: Request) -> Response:
+        return chat_page()
 
     async def _complete(self, request: Request) -> Response:
         wanted = parse_completion(await self._read_json(request), self._limits)
