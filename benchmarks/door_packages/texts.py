@@ -125,6 +125,25 @@ def slovorez() -> Work:
     return work
 
 
+@package("luscinia")
+def luscinia() -> Work:
+    """Find the stressed syllables of Ukrainian words."""
+    from luscinia import LusciniaPredictor
+
+    predictor = LusciniaPredictor()
+    starts, ends = (
+        ["пере", "ви", "за", "роз", "по"],
+        ["ходити", "писати", "вода", "робота", "лісок", "мовлення"],
+    )
+
+    def work(seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        words = [str(rng.choice(starts)) + str(rng.choice(ends)) for _ in range(8)]
+        return [str(predictor.predict(word)) for word in words]
+
+    return work
+
+
 @package("pyopenjtalk-plus")
 def pyopenjtalk() -> Work:
     """Write how Japanese text is spoken."""
