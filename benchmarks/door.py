@@ -172,7 +172,7 @@ def start(options: argparse.Namespace, name: str, has_door: bool) -> dict[str, A
 
 def row_of(name: str, plain: dict[str, Any], door: dict[str, Any]) -> list[str]:
     """Return a package's figures as a row of the table."""
-    records = [record for record in door["records"] if record["runs"]]
+    records = [record for record in door["records"] if record["runs"]] or door["records"]
     several = len(records) > 1
     models = "; ".join(_model_words(record, several) for record in records)
     ratio = door["seconds"] / max(door["plain"], 1e-9)
