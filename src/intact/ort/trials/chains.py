@@ -23,7 +23,8 @@ CHAIN_DB = 10.0
 """Decibels above a policy's accuracy that outputs need which another model reads."""
 _LEAST_WIDTH, _MOST_WIDTH = 16, 4096
 """Elements of a row: shorter ones may be alike by chance."""
-_MOST_ROWS = 512
+_MOST_ROWS, _MOST_ELEMENTS = 512, 1 << 18
+"""Rows of a width that are compared, and their elements: a model keeps some MiB of rows at most."""
 _LEAST_MATCHES = 2
 _CLOSENESS = 1e-4
 """The length of the difference of two rows that are the same but for rounding."""
@@ -124,7 +125,7 @@ def forget_flows() -> None:
 
 
 def rows_of(arrays: Iterable[NDArray[Any]]) -> Rows:
-    """Return the rows of float arrays, with a mean of 0 and a length of 1, at most `_MOST_ROWS` of a width.
+    """Return the rows of float arrays, with a mean of 0 and a length of 1, a bounded number of each width.
 
     Rows lie along the last axis that has more than one element. Constant ones are left out.
     """
@@ -140,10 +141,11 @@ def rows_of(arrays: Iterable[NDArray[Any]]) -> Rows:
 
 
 def _spread_rows(arrays: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    """Return rows of all arrays, as many of each, and `_MOST_ROWS` in total."""
-    share = max(1, _MOST_ROWS // len(arrays))
+    """Return rows of all arrays, as many of each."""
+    count = min(_MOST_ROWS, _MOST_ELEMENTS // arrays[0].shape[1])
+    share = max(1, count // len(arrays))
     rows = [array[spread(range(len(array)), share)].astype(np.float64) for array in arrays]
-    return np.concatenate(rows)[:_MOST_ROWS]
+    return np.concatenate(rows)[:count]
 
 
 def _normalize(rows: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from intact.ort.background import background
+from intact.ort.background import background, report_fault
 from intact.ort.model_identity import ModelIdentity
 from intact.ort.policies import Policy
 from intact.ort.records import ModelRecord, ResultCache
@@ -108,8 +108,11 @@ class ModelTrial:
     def _run(self) -> None:
         model = self._model
         if model.flow is not None:
-            model.flow.keep()
-            model.flow.connect()
+            try:
+                model.flow.keep()
+                model.flow.connect()
+            except Exception as error:  # models are compared one at a time then
+                report_fault(error)
         while not background.is_stopped:
             with model.cache.lock(model.key) as is_ours:
                 if self._adopt():
