@@ -36,7 +36,7 @@ EQUAL, REFUSED, WRONG, NO_PEER = "equal", "refused by name", "wrong", "transform
 TOKENS = [int(token) for token in np.random.default_rng(1).integers(3, 64, 24)]
 GREEDY, CLOSE = 24, 1e-3
 _SIZES = {
-    64: "vocab_size decoder_vocab_size vocab_size_per_layer_input",
+    64: "mamba_d_ssm vocab_size decoder_vocab_size vocab_size_per_layer_input",
     32: "hidden_size d_model n_embd dim embedding_size emb_dim dim_model rotary_dim_model word_embed_proj_dim"
         "embed_dim attention_hidden_size",
     48: "intermediate_size ffn_dim n_inner d_ff decoder_ffn_dim encoder_ffn_dim ffn_hidden_size dim_ff "
@@ -45,15 +45,18 @@ _SIZES = {
     4: "num_hidden_layers n_layer n_layers num_layers decoder_layers encoder_layers num_decoder_layers "
        "num_attention_heads n_head n_heads num_heads decoder_attention_heads encoder_attention_heads "
        "num_experts num_local_experts n_routed_experts moe_num_experts num_decoder_attention_heads "
-       "num_encoder_layers num_encoder_attention_heads moe_num_primary_experts",
+       "num_encoder_layers num_encoder_attention_heads moe_num_primary_experts mamba_n_heads "
+       "mamba_num_heads linear_num_value_heads",
     2: "num_key_value_heads num_kv_heads n_head_kv num_experts_per_tok num_experts_per_token moe_k moe_topk "
-       "top_k_experts n_group "
+       "top_k_experts n_group n_groups mamba_n_groups linear_num_key_heads "
        "num_swa_key_value_heads num_global_key_value_heads swa_num_key_value_heads",
     24: "moe_intermediate_size expert_intermediate_size expert_ffn_hidden_size",
     128: "max_position_embeddings n_positions n_ctx max_seq_len max_sequence_length seq_length "
          "max_target_positions model_max_length",
     8: "sliding_window attention_window_size attention_chunk_size sliding_window_size local_attention",
-    16: "head_dim swa_head_dim global_head_dim kv_lora_rank q_lora_rank d_kv v_head_dim",
+    16: "head_dim swa_head_dim global_head_dim kv_lora_rank q_lora_rank d_kv v_head_dim mamba_d_state "
+        "state_size ssm_state_size mamba_head_dim linear_key_head_dim linear_value_head_dim chunk_size "
+        "mamba_chunk_size",
     12: "qk_nope_head_dim",
     6: "qk_rope_head_dim rotary_dim",
     1: "topk_group n_shared_experts",

@@ -63,6 +63,12 @@ constexpr size_t kKeys = 64;  // packed at once: with their copy they stay near 
 constexpr size_t kValues = 256;  // read or packed at once, where they are not multiplied where they lie
 }  // namespace cached_attention
 
+// Linear attention: steps/linear_attention.cc.
+//   python benchmarks/linear_attention.py
+namespace linear_attention {
+constexpr size_t kColumns = 64;  // of a state, which stay in the first cache: 32 KB of 128 rows
+}  // namespace linear_attention
+
 // Convolutions by vectors: steps/conv/conv_step.h, window_copies.h.
 //   python benchmarks/gemm.py; python benchmarks/engine_latency.py; rows that choose: benchmarks/experts.py
 namespace conv_panels {

@@ -23,6 +23,8 @@ ELSEWHERE = {
     "block_gather": "engine/test_lower_block_gather.py",
     "block_linear": "engine/test_bind_block_linear.py",
     "cached_attention": "engine/test_lower_cached_attention.py",
+    "causal_conv": "engine/test_lower_causal_conv.py",
+    "linear_attention": "engine/test_lower_linear_attention.py",
     "chosen_block_linear": "engine/test_chosen_block_linear.py",
     "dynamic_conv": "engine/test_lower_dynamic_conv.py",
     "dynamic_recurrent": "engine/test_lower_dynamic_recurrent.py",

@@ -11,6 +11,15 @@ _LATENT = {
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 16,
     "num_key_value_heads": 4,
 }  # fmt: skip
+_DELTA = {
+    "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12, "head_dim": 16,
+}  # fmt: skip
+_SSM = {
+    "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 8, "mamba_chunk_size": 8,
+    "shared_intermediate_size": 24,
+}  # fmt: skip
+_TYPES = {word: [word, word, "full_attention", word] for word in ("conv", "linear_attention")}
 FAMILIES = {
     "Llama": {}, "Mistral": {"sliding_window": 8}, "Qwen2": {}, "Qwen3": {"head_dim": 16}, "SmolLM3": {},
     "Phi3": {}, "Granite": {}, "Gemma": {"head_dim": 16}, "Gemma2": {"head_dim": 16, "sliding_window": 8},
@@ -29,6 +38,19 @@ FAMILIES = {
     "HunYuanMoEV1": {"head_dim": 16, "moe_topk": 2}, "Glm4Moe": {"head_dim": 16}, "Dots1": {},
     "SolarOpen": {"head_dim": 16}, "HYV3": {"head_dim": 16}, "ExaoneMoe": {"sliding_window": 8},
     "MiniMaxM2": {"head_dim": 16}, "GptOss": {"head_dim": 16, "sliding_window": 8},
+    "Lfm2": {"block_multiple_of": 8, "layer_types": _TYPES["conv"]},
+    "Qwen3Next": _DELTA | {"layer_types": _TYPES["linear_attention"]},
+    "Qwen3_5Text": _DELTA | {"layer_types": _TYPES["linear_attention"]},
+    "Qwen3_5MoeText": _DELTA | {"layer_types": _TYPES["linear_attention"]},
+    "Mamba2": {"num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 2, "chunk_size": 8},
+    "Bamba": _SSM | {"attn_layer_indices": [1]}, "FalconH1": _SSM | {"mamba_d_ssm": 48},
+    "NemotronH": {
+        "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"], "head_dim": 8,
+        "mamba_num_heads": 4, "mamba_head_dim": 12, "ssm_state_size": 8, "n_groups": 2, "chunk_size": 8,
+        "moe_shared_expert_intermediate_size": 24,
+    },
+    "Lfm2Moe": {"layer_types": _TYPES["conv"]},
+    "GraniteMoeHybrid": _SSM | {"layer_types": _TYPES["linear_attention"]},
     "Youtu": _LATENT, "DeepseekV2": _LATENT,
     "DeepseekV3": _LATENT | {"topk_group": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
@@ -47,6 +69,7 @@ _TEXTS = {
     "layer_types": (
         ["full_attention", "sliding_attention", "full_attention", "full_attention"],
         ["sliding_attention"] * 4, ["full_attention"] * 4,
+        ["linear_attention", "full_attention"] * 2, ["conv", "full_attention"] * 2,
     ),
     "mlp_layer_types": (["sparse"] * 4, ["dense", "sparse", "dense", "sparse"], ["dense"] * 4),
     "mlp_only_layers": ([1, 2],), "topk_group": (2,), "moe_layer_end_index": (2,),
@@ -79,6 +102,9 @@ _OLD = {
     "rope_local_base_freq": (30.0,), "sliding_window_pattern": (2,), "tie_encoder_decoder": (True,),
     "is_decoder": (True,), "pruned_heads": ({"1": [0]},),
     "per_layer_config": ({"1": {"hidden_act": "relu"}},),
+    "time_step_limit": ([0.05, 0.5],), "mlp_multipliers": ([0.7, 1.3],),
+    "position_embedding_type": ("rope", "nope"), "ssm_multipliers": ([0.7, 1.3, 0.8, 1.2, 0.9],),
+    "attn_layer_indices": ([0, 2],), "full_attn_idxs": ([0],),
     "use_qk_norm": (True,), "rope_interleaved": (True,), "new_field": (1,), "rotary_pct": (0.5,),
     "rotary_emb_base": (500.0,), "qkv_bias": (True,), "use_parallel_residual": (True, False),
 }  # fmt: skip

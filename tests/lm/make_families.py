@@ -35,6 +35,12 @@ LATENT = {
     "num_key_value_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
     "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
+DELTA = {
+    "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12, "head_dim": 16,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+}  # fmt: skip
+SSM = {"mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 8, "mamba_chunk_size": 8}
 GEMMA = {"head_dim": 16, "sliding_window": 8, "tie_word_embeddings": True}
 CASES = {
     "llama": ("Llama", {}),
@@ -86,6 +92,23 @@ CASES = {
                              "n_group": 2, "head_dim": 16}),
     "deepseek_v2": ("DeepseekV2", {**LATENT, "q_lora_rank": None}),
     "deepseek_v3": ("DeepseekV3", {**LATENT, "rope_scaling": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}}),
+    "lfm2": ("Lfm2", {"layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8}),
+    "qwen3_5": ("Qwen3_5Text", DELTA),
+    "qwen3_next": ("Qwen3Next", {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 24}),
+    "mamba2": ("Mamba2", {"num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 2, "chunk_size": 8}),
+    "falcon_h1": ("FalconH1", {**SSM, "mamba_d_ssm": 48, "mlp_multipliers": [0.7, 1.2], "key_multiplier": 1.3,
+                               "ssm_multipliers": [0.7, 1.3, 0.8, 1.2, 0.9], "mamba_rms_norm": True}),
+    "granitemoehybrid": (
+        "GraniteMoeHybrid",
+        {**SSM, "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+         "num_local_experts": 0, "shared_intermediate_size": 24, "position_embedding_type": "rope"},
+    ),
+    "nemotron_h": (
+        "NemotronH",
+        {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"], "head_dim": 8,
+         "mamba_num_heads": 4, "mamba_head_dim": 12, "ssm_state_size": 8, "n_groups": 2, "chunk_size": 8,
+         "n_routed_experts": 4, "moe_intermediate_size": 16, "moe_shared_expert_intermediate_size": 24},
+    ),
     "ernie4_5_moe": ("Ernie4_5_Moe", {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16,
                                       "tie_word_embeddings": True}),
 }  # fmt: skip

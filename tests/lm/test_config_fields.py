@@ -22,7 +22,8 @@ _EXPERT_FIELDS = {
     "num_experts", "num_experts_per_tok", "num_local_experts", "num_shared_experts", "routed_scaling_factor",
     "router_scaling_factor", "q_lora_rank", "kv_lora_rank",
     "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
-    "shared_expert_intermediate_size", "shared_intermediate_size", "swiglu_alpha", "swiglu_limit",
+    "moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size",
+    "swiglu_alpha", "swiglu_limit",
     "topk_group",
 }  # fmt: skip
 _SHARE = 8
@@ -49,7 +50,12 @@ def test_defaults_are_those_of_transformers(family):
         name = record.own_names.get(key, key)
         if value is not None and name in own:
             assert own[name] == value, name
-    names = {*record.defaults, *record.own_names.values(), *record.fixed, *record.unread}
+    names = {*record.defaults, *record.own_names.values(), *record.fixed, *record.unread, *record.factors}
+    if record.mixer is not None:
+        names |= {*record.mixer.fields.values(), *record.mixer.usual, record.mixer.attention}
+        names |= {record.mixer.activation, "layer_types", "layers_block_type"}
+    if record.experts is not None:
+        names.add(record.experts.first)
     names |= {*config_fields.HARMLESS, *config_fields.FIXED, *_EXPERT_FIELDS}
     names |= {name for synonyms in config_fields.SYNONYMS.values() for name in synonyms}
     elsewhere = {"bos_token_id", "eos_token_id", "rope_parameters", "original_max_position_embeddings"}

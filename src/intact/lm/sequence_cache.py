@@ -22,6 +22,8 @@ LONGEST = 8192
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 """MAP_NORESERVE, which Python names from 3.13 on: addresses are not counted as memory."""
 _FIRST_ROOM = 256
+_REPEATED = 128
+"""Tokens that run together where states are made again."""
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
 
 
@@ -30,6 +32,10 @@ class SequenceCache:
 
     Addresses are reserved for the longest sequences at once, and the system gives memory for what is written:
     a cache grows in place, dense, so that pages can be huge.
+
+    States of fixed size hold all tokens at once. Before several tokens come, those of the sequence are
+    copied: forgetting some of these goes back to the copy. Where that is too late, tokens run again from the
+    first on.
 
     Args:
         engine: Runs the decoder (`decoder_model`).
@@ -40,24 +46,34 @@ class SequenceCache:
         tokens: Those of each sequence.
         room: Tokens that each sequence has memory for; it grows by a quarter when it ends.
         token_bytes: What the layers keep of a token.
+        state_bytes: What they keep of a sequence, however long.
     """
 
     def __init__(self, engine: Engine, batch: int = 1, *, most: int) -> None:
         self._engine, self._most = engine, most
         self.tokens: list[list[int]] = [[] for _ in range(batch)]
-        self._ports = [port for port in engine.inputs if len(port.shape) == 4]
-        self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in self._ports}
-        (dtype,) = {port.dtype for port in self._ports}
+        caches = [port for port in engine.inputs if len(port.shape) == 4]
+        self._ports = [port for port in caches if not isinstance(port.shape[2], int)]
+        self._free_inputs = {port.name for port in engine.inputs} - {port.name for port in caches}
+        dtype = next(iter({port.dtype for port in self._ports}), "float32")
         elements = sum(int(port.shape[1]) * int(port.shape[3]) for port in self._ports)
         self.token_bytes = np.dtype(dtype).itemsize * elements
+        self._states = {
+            port.name: np.zeros((batch, *map(int, port.shape[1:])), port.dtype)
+            for port in caches if port not in self._ports
+        }  # fmt: skip
+        self.state_bytes = sum(array[0].nbytes for array in self._states.values()) if batch else 0
+        self._marks: dict[
+            int, tuple[int, dict[str, NDArray[Any]]]
+        ] = {}  # copies of states, and their lengths
         self._memory = _reserve(self.token_bytes * batch * most).view(dtype)
         self.room = min(_FIRST_ROOM, most)
         self._caches = self._lay_out()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the keys and values, with those of the room behind them."""
-        return len(self.tokens) * self.room * self.token_bytes
+        """Bytes of the keys and values, with those of the room behind them, and of states."""
+        return len(self.tokens) * (self.room * self.token_bytes + self.state_bytes)
 
     @property
     def lengths(self) -> list[int]:
@@ -129,7 +145,19 @@ class SequenceCache:
             raise QuantValueError("length", str(count), f"0 to {most}", "copy no more")
         for cache in self._caches.values():
             cache[target, :, :count] = cache[source, :, :count]
-        self.tokens[target] = self.tokens[source][:count]
+        tokens = self.tokens[source][:count]
+        mark = self._marks.get(source)
+        if self._states and count < most and mark is not None and mark[0] <= count:
+            self._put_states(target, mark[1])
+            self._resume(target, tokens, mark[0])
+        elif self._states and count < most:
+            self._put_states(target, None)
+            self._resume(target, tokens, 0)
+        else:
+            for state in self._states.values():
+                state[target] = state[source]
+            self._marks.pop(target, None)
+            self.tokens[target] = tokens
 
     def swap(self, first: int, second: int) -> None:
         """Exchange the tokens and states of two sequences.
@@ -145,6 +173,10 @@ class SequenceCache:
             stored = cache[short, :, :shared].copy()
             cache[short, :, :most] = cache[long, :, :most]
             cache[long, :, :shared] = stored
+        for state in self._states.values():
+            state[[short, long]] = state[[long, short]]
+        marks = {sequence: self._marks.pop(sequence) for sequence in (short, long) if sequence in self._marks}
+        self._marks |= {long if sequence == short else short: mark for sequence, mark in marks.items()}
         self.tokens[short], self.tokens[long] = self.tokens[long], self.tokens[short]
 
     def truncate(self, length: int, sequence: int = 0) -> None:
@@ -159,7 +191,30 @@ class SequenceCache:
         most = len(self.tokens[sequence])
         if not 0 <= length <= most:
             raise QuantValueError("length", str(length), f"0 to {most}", "keep no more")
-        del self.tokens[sequence][length:]
+        if not self._states or length == most:
+            del self.tokens[sequence][length:]
+            return
+        begin, states = self._mark_before(sequence, length)
+        self._put_states(sequence, states)
+        self._resume(sequence, self.tokens[sequence][:length], begin)
+
+    def _mark_before(self, sequence: int, length: int) -> tuple[int, dict[str, NDArray[Any]] | None]:
+        """Return the length of the last copy of a sequence's states that is short enough, and it."""
+        mark = self._marks.get(sequence)
+        return (0, None) if mark is None or mark[0] > length else mark
+
+    def _put_states(self, sequence: int, states: dict[str, NDArray[Any]] | None) -> None:
+        """Replace the states of a sequence; None: by those of no token."""
+        for name, state in self._states.items():
+            state[sequence] = 0 if states is None else states[name]
+
+    def _resume(self, sequence: int, tokens: list[int], begin: int) -> None:
+        """Run the tokens of a sequence again from `begin` on, whose states are those of the tokens before."""
+        self.tokens[sequence] = tokens[:begin]
+        if begin == 0:
+            self._marks.pop(sequence, None)
+        for start in range(begin, len(tokens), _REPEATED):
+            self._append(tokens[start : min(start + _REPEATED, len(tokens))], sequence, (), ())
 
     def rewind(self, prompt: Sequence[int], sequence: int = 0) -> int:
         """Forget the tokens of a sequence from the first on that a prompt does not have.
@@ -171,6 +226,8 @@ class SequenceCache:
             Tokens of the prompt that need not run: all but the last, at most, behind which logits are wanted.
         """
         count = shared_prefix(prompt[:-1], self.tokens[sequence])
+        if self._states and count < len(self.tokens[sequence]):
+            count = self._mark_before(sequence, count)[0]
         self.truncate(count, sequence)
         return count
 
@@ -182,6 +239,9 @@ class SequenceCache:
             raise QuantValueError("tokens", "none", "one or more", "begin with the first token of a text")
         end = len(self.tokens[sequence]) + ids.size
         self._make_room(end)
+        if self._states and ids.size > 1:
+            copies = {name: state[sequence].copy() for name, state in self._states.items()}
+            self._marks[sequence] = (len(self.tokens[sequence]), copies)
         rows = [int(place) % ids.size for place in wanted]
         outputs = self._run(ids, [end - 1], rows, states, slice(sequence, sequence + 1))
         self.tokens[sequence] += ids[0].tolist()
@@ -191,7 +251,7 @@ class SequenceCache:
         self, ids: NDArray[np.int64], last: list[int], rows: Sequence[int], states: Sequence[int], part: slice
     ) -> dict[str, NDArray[np.float32]]:
         """Run tokens [sequences, tokens] of the sequences in `part`; return logits and states."""
-        caches = {name: cache[part] for name, cache in self._caches.items()}
+        caches = {name: cache[part] for name, cache in (self._caches | self._states).items()}
         inputs = {
             "tokens": ids, "last": np.array(last, np.int32), "total": np.array(max(last) + 1, np.int32),
             "rows": np.array(rows, np.int64), STATE_ROWS: np.array(states, np.int64),
@@ -220,6 +280,8 @@ class SequenceCache:
         shapes = [
             (len(self.tokens), int(port.shape[1]), self.room, int(port.shape[3])) for port in self._ports
         ]
+        if not shapes:
+            return {}
         ends = np.cumsum([prod(shape) for shape in shapes])
         parts = np.split(self._memory[: ends[-1]], ends[:-1])
         return {
@@ -237,7 +299,7 @@ def shared_prefix(first: Sequence[int], second: Sequence[int]) -> int:
 
 def _reserve(nbytes: int) -> NDArray[np.uint8]:
     """Return zeros that take no memory before they are written."""
-    if not hasattr(mmap, "MAP_ANONYMOUS"):
+    if not nbytes or not hasattr(mmap, "MAP_ANONYMOUS"):
         return np.zeros(nbytes, np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
     try:

@@ -123,6 +123,8 @@ from intact.numerics.sequences.cached_attention import cache_reals as cache_real
 from intact.numerics.sequences.cached_attention import cached_attention as cached_attention
 from intact.numerics.sequences.cached_attention import tokens_before as tokens_before
 from intact.numerics.sequences.cached_attention import write_cache as write_cache
+from intact.numerics.sequences.causal_convolution import causal_convolution as causal_convolution
+from intact.numerics.sequences.linear_attention import linear_attention as linear_attention
 from intact.numerics.sequences.rotary import rotary_embedding as rotary_embedding
 from intact.numerics.top_k import ORDER_DTYPES as ORDER_DTYPES
 from intact.numerics.top_k import arg_max

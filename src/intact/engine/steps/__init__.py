@@ -53,6 +53,7 @@ from intact.engine.steps.moves.transpose import Transpose
 from intact.engine.steps.products.block_float_linear import BlockFloatLinear
 from intact.engine.steps.products.block_linear import BlockLinear
 from intact.engine.steps.products.cached_attention import CachedAttention
+from intact.engine.steps.products.causal_conv import CausalConv
 from intact.engine.steps.products.chosen_block_linear import ChosenBlockLinear
 from intact.engine.steps.products.chosen_linear import ChosenLinear
 from intact.engine.steps.products.conv import Conv
@@ -64,6 +65,7 @@ from intact.engine.steps.products.float_conv_transpose import FloatConvTranspose
 from intact.engine.steps.products.float_linear import FloatLinear
 from intact.engine.steps.products.float_matmul import FloatMatMul
 from intact.engine.steps.products.linear import Linear
+from intact.engine.steps.products.linear_attention import LinearAttention
 from intact.engine.steps.products.matmul import MatMul
 from intact.engine.steps.products.recurrent import Recurrent
 from intact.engine.steps.reductions.arg_max import ArgMax
@@ -80,13 +82,13 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 
 __all__ = [
     "KINDS", "STRING", "Add", "ArgMax", "Binary", "BlockFloatLinear", "BlockGather", "BlockLinear",
-    "CachedAttention", "Call", "ChosenBlockLinear", "ChosenLinear", "Clip", "Codes", "Concat", "Conv",
-    "ConvTranspose", "CumSum",
-    "Dequantize", "Dim", "DynamicConv", "DynamicQuantize", "DynamicRecurrent", "Elementwise", "Epilogue",
-    "Expand", "FakeQuantize", "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear",
-    "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows", "GridSample",
-    "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce",
-    "Reinterpret", "Rescale", "Reshape", "Resize", "ResizePlaces", "Rotary",
-    "ScatterElements", "ScatterRows", "Shape", "SizeVector", "Slice", "Softmax", "SplitQuantize",
-    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "constants", "reads", "writes",
+    "CachedAttention", "Call", "CausalConv", "ChosenBlockLinear", "ChosenLinear", "Clip", "Codes",
+    "Concat", "Conv", "ConvTranspose", "CumSum", "Dequantize", "Dim", "DynamicConv", "DynamicQuantize",
+    "DynamicRecurrent", "Elementwise", "Epilogue", "Expand", "FakeQuantize", "FallbackSubgraph",
+    "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather",
+    "GatherElements", "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear", "LinearAttention",
+    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape",
+    "Resize", "ResizePlaces", "Rotary", "ScatterElements", "ScatterRows", "Shape", "SizeVector", "Slice",
+    "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose",
+    "constants", "reads", "writes",
 ]  # fmt: skip

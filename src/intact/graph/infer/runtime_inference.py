@@ -15,9 +15,13 @@ import onnx
 from onnx.defs import OpSchema
 
 from intact.graph.core.proto import proto_graphs
-from intact.graph.infer.runtime_shapes import RULES, InferenceNode, Rule
+from intact.graph.infer.runtime_shapes import RULES as STATELESS_RULES
+from intact.graph.infer.runtime_shapes import InferenceNode, Rule
+from intact.graph.infer.state_shapes import STATE_RULES
 from intact.graph.ops import MICROSOFT
 
+RULES = STATELESS_RULES | STATE_RULES
+"""By domain and operator."""
 _DOMAIN, _LABEL = "intact.infer", "intact.label"
 _ANY = OpSchema.FormalParameterOption.Variadic
 
@@ -25,7 +29,7 @@ _ANY = OpSchema.FormalParameterOption.Variadic
 def infer_runtime_operators(
     skeleton: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Infer shapes of `skeleton`, also of operators that have a rule in `runtime_shapes`.
+    """Infer shapes of `skeleton`, also of operators that have a rule in `RULES`.
 
     Args:
         skeleton: The model; it is as before when this returns.

@@ -189,6 +189,44 @@ class GroupQueryAttention(OfRuntime):
 
 
 @dataclass(frozen=True)
+class CausalConvWithState(Compound):
+    """Inputs: x [batch, columns, tokens], weight [columns, 1, taps], bias, tokens before."""
+
+    activation: str = "none"
+
+
+@dataclass(frozen=True)
+class RuntimeCausalConvWithState(OfRuntime):
+    """ONNX Runtime's own, with the inputs and attributes that ONNX took over; there may be several axes."""
+
+    op_type: ClassVar[str] = "CausalConvWithState"
+    activation: str = "none"
+
+
+@dataclass(frozen=True)
+class LinearAttention(Compound):
+    """Inputs: queries, keys, values, state, decays, rates. A scale of 0 is ``1 / sqrt(size of a head)``."""
+
+    q_num_heads: int = 0
+    kv_num_heads: int = 0
+    scale: float = 0.0
+    update_rule: str = "gated_delta"
+    chunk_size: int = 64
+
+
+@dataclass(frozen=True)
+class RuntimeLinearAttention(OfRuntime):
+    """ONNX Runtime's own, with the inputs and attributes that ONNX took over."""
+
+    op_type: ClassVar[str] = "LinearAttention"
+    q_num_heads: int = 0
+    kv_num_heads: int = 0
+    scale: float = 0.0
+    update_rule: str = "gated_delta"
+    chunk_size: int = 64
+
+
+@dataclass(frozen=True)
 class NarrowGroupQueryAttention(GroupQueryAttention):
     """INTact's own: queries, keys and values are float32, caches float16 or int8 (`numerics.write_cache`)."""
 

@@ -83,7 +83,7 @@ def float_model(
 
 def _declare_floats(model: Any) -> None:
     """Declare the type of what nodes make: ONNX's inference knows no SimplifiedLayerNormalization."""
-    float32 = next(value.dtype for value in model.graph.inputs if value.name == "keys.0")
+    float32 = next(value.dtype for value in model.graph.inputs if "." in value.name)
     for node in model.graph:
         for value in node.outputs:
             if value.dtype is None:
@@ -100,9 +100,11 @@ def prompt_inputs(
         window: Its tokens.
         rows: Tokens whose logits are wanted.
     """
-    config, length = weights.config, len(window)
-    empty = np.zeros((1, config.kv_heads, length, config.head_size), np.float32)
-    caches = {f"{name}.{layer}": empty for name in ("keys", "values") for layer in range(config.layers)}
+    length, empty = len(window), dict[tuple[int, int, int], NDArray[np.float32]]()
+    caches = {}
+    for name, (heads, tokens, size) in weights.config.cache_shapes().items():
+        shape = (heads, length if tokens is None else tokens, size)
+        caches[name] = empty.setdefault(shape, np.zeros((1, *shape), np.float32))
     return {
         "tokens": window[None], "last": np.array([length - 1], np.int32), "total": np.array(length, np.int32),
         "rows": np.array(rows, np.int64), STATE_ROWS: np.array([0]), **caches,

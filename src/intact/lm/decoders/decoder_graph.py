@@ -2,14 +2,17 @@
 
 Inputs: ``tokens`` int64 [batch, tokens]; ``last`` int32 [batch], the position of each sequence's last token;
 ``total`` int32 [], the longest sequence; ``rows`` int64 [wanted] and ``state_rows`` int64 [states], the
-tokens, counted through all sequences, whose logits and whose hidden states are wanted; for each layer i
-``keys.i`` and ``values.i`` float32 [batch, kv heads, room, size]. Outputs: ``logits`` float32 [wanted,
-vocabulary]; ``states`` float32 [states, hidden], which the head would read; and the new caches ``new_keys.i``
-and ``new_values.i``, for which a caller passes the arrays of the old ones.
+tokens, counted through all sequences, whose logits and whose hidden states are wanted; for each layer i that
+attends ``keys.i`` and ``values.i`` float32 [batch, kv heads, room, size], and for each with states
+``convolved.i`` [batch, 1, tokens, columns] and ``recurrent.i`` [batch, heads, key size, value size].
+
+Outputs: ``logits`` float32 [wanted, vocabulary]; ``states`` float32 [states, hidden], which the head would
+read; and the new caches ``new_keys.i`` and so on, for which a caller passes the arrays of the old ones.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from intact.formats import floats_of
 from intact.graph.ops import MICROSOFT, VARIANTS
 from intact.lm.decoders.decoder_weights import DecoderWeights
 from intact.lm.decoders.expert_graph import ExpertGraph
+from intact.lm.decoders.mixers.mixer_graph import MixerGraph
 from intact.lm.decoders.node_writer import Encode, NodeWriter
 from intact.lm.description.decoder_config import Experts
 from intact.lm.sequence_cache import STATE_ROWS
@@ -65,19 +69,20 @@ class _Decoder:
         composer.input("total", "int32", [])
         composer.input("rows", "int64", ["wanted"])
         composer.input(STATE_ROWS, "int64", ["states"])
-        room: list[int | str] = ["batch", config.kv_heads, "room", config.head_size]
-        for layer in range(config.layers):
-            for name in ("keys", "values"):
-                composer.input(f"{name}.{layer}", "float32", room)
+        shapes: dict[str, list[int | str]] = {
+            name: ["batch", heads, "room" if tokens is None else tokens, size]
+            for name, (heads, tokens, size) in config.cache_shapes().items()
+        }
+        for name, shape in shapes.items():
+            composer.input(name, "float32", shape)
         x = self._embed()
         for layer in range(config.layers):
             x = self._block(layer, x)
         self._head(x)
         composer.output("logits", "float32", ["wanted", config.vocabulary])
         composer.output("states", "float32", ["states", config.hidden])
-        for layer in range(config.layers):
-            for name in ("new_keys", "new_values"):
-                composer.output(f"{name}.{layer}", "float32", room)
+        for name, shape in shapes.items():
+            composer.output(f"new_{name}", "float32", shape)
         self._weights.check_all_read()
         return composer.load(is_last=True)
 
@@ -137,9 +142,11 @@ class _Decoder:
         return self._write.node("Add", [ends, offsets], "places")
 
     def _block(self, layer: int, x: str) -> str:
-        norms = self._config.norms
+        norms, config = self._config.norms, self._config
+        if not config.has_attention(layer) and not config.has_mixer(layer):
+            return self._residual(x, self._mlp(layer, self._norm(x, "mlp_norm", layer)), f"{layer}.out")
         rows = x if norms == "after" else self._norm(x, "attention_norm", layer)
-        mixed = self._attention(layer, rows)
+        mixed = self._token_mixer(layer, rows)
         if norms in ("both", "after"):
             mixed = self._norm(mixed, "post_attention_norm", layer)
         if norms in ("parallel", "shared"):
@@ -147,10 +154,24 @@ class _Decoder:
             inner = self._write.node("Add", [mixed, self._mlp(layer, rows)], f"{layer}.both")
             return self._residual(x, inner, f"{layer}.out")
         x = self._residual(x, mixed, f"{layer}.attended")
+        if not self._config.has_mlp(layer):
+            return x
         inner = self._mlp(layer, x if norms == "after" else self._norm(x, "mlp_norm", layer))
         if norms in ("both", "after"):
             inner = self._norm(inner, "post_mlp_norm", layer)
         return self._residual(x, inner, f"{layer}.out")
+
+    def _token_mixer(self, layer: int, rows: str) -> str:
+        """Write what tokens of a layer tell each other by: attention or states."""
+        mixer = self._config.mixer
+        if mixer is None or not self._config.has_mixer(layer):
+            return self._attention(layer, rows)
+        function = partial(self._function, kind=mixer.activation)
+        graph = MixerGraph(self._write, self._weights, mixer, self._product, function)
+        mixed = graph.mix(layer, rows)
+        if self._config.has_attention(layer):
+            mixed = self._write.node("Add", [mixed, self._attention(layer, rows)], f"{layer}.mixers")
+        return mixed
 
     def _residual(self, x: str, addend: str, y: str) -> str:
         if self._config.residual_scale != 1.0:
@@ -187,6 +208,9 @@ class _Decoder:
         )  # fmt: skip
         if config.inner_norms:
             y = self._norm(y, "o_norm", layer)
+        if config.gates_attention:
+            gate = self._write.node("Sigmoid", [self._product("q_gate", layer, rows)], f"{layer}.gates")
+            y = self._write.node("Mul", [y, gate], f"{layer}.mixed.gated")
         return self._product("o", layer, y)
 
     def _sinks(self, layer: int) -> list[str]:
@@ -257,9 +281,9 @@ class _Decoder:
             inner = self._norm(inner, "down_norm", layer)
         return self._product(f"{prefix}down", layer, inner)
 
-    def _function(self, prefix: str, x: str) -> str:
-        """Apply the function of MLPs."""
-        kind = self._config.activation
+    def _function(self, prefix: str, x: str, kind: str = "") -> str:
+        """Apply a function; "": that of MLPs."""
+        kind = kind or self._config.activation
         if kind in ("silu", "quick_gelu"):
             return self._write.swish(x, 1.0 if kind == "silu" else 1.702, f"{prefix}{kind}")
         if kind.startswith("gelu"):
@@ -298,11 +322,19 @@ class _Decoder:
 
     def _product(self, role: str, layer: int, x: str) -> str:
         y, has_bias = f"{layer}.{role}", self._weights.has_bias(role, layer)
-        product = f"{y}.product" if has_bias else y
+        factor = self._config.input_factors.get(role, 1.0)
+        is_changed = has_bias or factor != 1.0
+        product = f"{y}.product" if is_changed else y
         self._write.linear(x, product, self._encode(role, layer, self._weights.linear(role, layer)))
+        if factor != 1.0:
+            product = self._write.number("Mul", product, factor, f"{y}.scaled" if has_bias else y)
         if has_bias:
             bias = self._composer.constant(f"{y}.bias", self._weights.vector(role, layer, "bias"))
             self._write.node("Add", [product, bias], y)
+        if parts := self._config.output_factors.get(role):
+            factors = np.concatenate([np.full(count, each, np.float32) for count, each in parts])
+            constant = self._composer.constant(f"{y}.factors", factors)
+            y = self._write.node("Mul", [y, constant], f"{y}.times")
         return y
 
     def _norm(self, x: str, role: str, layer: int | None, y: str = "", epsilon: float | None = None) -> str:

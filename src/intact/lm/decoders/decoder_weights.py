@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.formats import GgufWeights, WeightFiles, floats_of, join_rows, open_weights, take_rows
 from intact.lm.decoders.latent_weights import LATENT_ROLES, latent_source, latent_weight
+from intact.lm.decoders.mixers.mixer_weights import MIXER_ROLES, mixer_shape, mixer_source
 from intact.lm.decoders.module_weights import ModuleWeights, is_module
 from intact.lm.description.decoder_config import DecoderConfig, wrong_values
 from intact.lm.description.families import FAMILIES
@@ -132,6 +133,12 @@ class DecoderWeights:
         self._family = FAMILIES.get(self.config.family, _LLAMA)
         self._names = self._names_of_roles(names)
         self._stored = names
+        self._mixer_roles = frozenset(
+            role
+            for role in self._names
+            if role.startswith("mixer_")
+            and (f"{_any_layer(self._names[role])}.weight" in {_any_layer(name) for name in names})
+        )
         self._read_names: set[str] = set()
         if self.config.tied and self._has_other_head():
             self.config = replace(self.config, tied=False)
@@ -209,7 +216,8 @@ class DecoderWeights:
             return join_rows([self._tensor(name, shape) for name in names])
         is_down = role == "expert_down"
         whole = self._names["experts_down" if is_down else "experts_gate_up"].format(layer)
-        outputs, rows = shape[0] * (1 if is_down else 2), self._expert_rows(role)
+        is_single = is_down or not config.experts.is_gated
+        outputs, rows = shape[0] * (1 if is_single else 2), self._expert_rows(role)
         if f"{whole}.weight" in self._stored:
             codes = self._tensor(f"{whole}.weight", (count * outputs, shape[1]))
             return take_rows(codes, rows) if isinstance(codes, BlockWeights) else codes[rows]
@@ -236,8 +244,8 @@ class DecoderWeights:
         """Return the rows of a role in what holds the rows of all experts."""
         experts, family = self.config.experts, self._family.experts
         assert experts is not None and family is not None
-        if role == "expert_down":
-            return np.arange(experts.count * self.config.hidden)
+        if role == "expert_down" or not experts.is_gated:
+            return np.arange(experts.count * (self.config.hidden if role == "expert_down" else experts.inner))
         rows = np.arange(experts.count * 2 * experts.inner).reshape(experts.count, -1)
         place = 0 if role == "expert_gate" else 1
         if family.rows_alternate:
@@ -264,6 +272,22 @@ class DecoderWeights:
         shape = (1, count) if "moe_statics" in name else (count,)
         return np.asarray(floats_of(self._tensor(name, shape)), np.float32).reshape(-1)
 
+    def mixer_vector(self, role: str, layer: int, part: str = "weight") -> NDArray[np.float32]:
+        """Return numbers of a layer with states: of its convolution, its norm or its heads.
+
+        Args:
+            role: "mixer_conv", "mixer_norm", "mixer_slopes", "mixer_bias" or "mixer_direct".
+            layer: Its number.
+            part: "weight" or "bias".
+        Returns:
+            float32.
+        Raises:
+            FileFormatError: They are not there, or have another shape.
+        """
+        name, shape = self._names[role].format(layer), mixer_shape(self.config, role)
+        name = name if len(shape) == 1 and f"{name}.weight" not in self._stored else f"{name}.{part}"
+        return np.asarray(floats_of(self._tensor(name, shape if part == "weight" else shape[:1])), np.float32)
+
     def has_bias(self, role: str, layer: int = 0) -> bool:
         """Return whether a linear layer has a bias.
 
@@ -275,6 +299,8 @@ class DecoderWeights:
             role = latent_source(self.config, role)[0]
         name = self._name_of(role, layer, "bias")[0]
         is_stored, biases = name in self._stored, self.config.biases
+        if role in MIXER_ROLES:
+            role = mixer_source(self.config, role, self._mixer_roles)[0]
         if biases is None or is_stored == (role in biases):
             return is_stored
         if not is_stored:
@@ -301,6 +327,7 @@ class DecoderWeights:
             name
             for name in sorted(self._stored - self._read_names)
             if not name.endswith(_UNREAD)
+            and not name.startswith(self._family.unread_tensors)
             and not (self.config.learned_positions and name.endswith(".attn.bias"))  # the causal mask
         ]
         if left:
@@ -311,6 +338,13 @@ class DecoderWeights:
 
     def _name_of(self, role: str, layer: int, part: str) -> tuple[str, slice | NDArray[np.int64] | None]:
         """Return the tensor that holds a role, and the rows of it; None: all."""
+        if role in MIXER_ROLES:
+            source, rows = mixer_source(self.config, role, self._mixer_roles)
+            return f"{self._names[source].format(layer)}.{part}", rows
+        if self.config.gates_attention and role in ("q", "q_gate") and "q_gate" not in self._names:
+            both = np.arange(2 * self.config.heads * self.config.head_size)
+            each = both.reshape(self.config.heads, 2, -1)[:, int(role == "q_gate")]
+            return f"{self._names['q'].format(layer)}.{part}", each.reshape(-1)
         name = self._names[role].format(layer)
         fused, place = _FUSED.get(role, ("", 0))
         if fused == "gate_up" and not self.config.is_gated:
@@ -320,10 +354,10 @@ class DecoderWeights:
         if is_alone or f"{whole}.weight" not in self._stored:  # where a weight is, its bias is
             return f"{name}.{part}", None
         parts = [each for each, (of, _) in _FUSED.items() if of == fused]
-        rows = [_shape_of(self.config, each, part)[0] for each in parts]
+        counts = [_shape_of(self.config, each, part)[0] for each in parts]
         if fused == "qkv" and self.config.qkv_order != "parts":
             return f"{whole}.{part}", _qkv_rows(self.config, place)
-        return f"{whole}.{part}", slice(sum(rows[:place]), sum(rows[: place + 1]))
+        return f"{whole}.{part}", slice(sum(counts[:place]), sum(counts[: place + 1]))
 
     def _is_joined(self, name: str) -> bool:
         """Return whether the layer that is called `up` holds a gate, too: GGUF files have no gate then."""
@@ -399,6 +433,11 @@ class DecoderWeights:
             )  # fmt: skip
 
 
+def _any_layer(name: str) -> str:
+    """Return the name of a tensor without the number of its layer."""
+    return re.sub(r"\.(\d+|\{\})(?=\.)", ".*", name, count=1)
+
+
 def _qkv_rows(config: DecoderConfig, place: int) -> NDArray[np.int64]:
     """Return the rows of queries, keys or values (0, 1, 2) in a tensor that holds all of them."""
     group, size = config.heads // config.kv_heads, config.head_size
@@ -411,6 +450,10 @@ def _qkv_rows(config: DecoderConfig, place: int) -> NDArray[np.int64]:
 
 def _shape_of(config: DecoderConfig, role: str, part: str) -> tuple[int, ...]:
     q, kv = config.heads * config.head_size, config.kv_heads * config.head_size
+    if role in MIXER_ROLES:
+        return mixer_shape(config, role)[: 2 if part == "weight" else 1]
+    if role == "q_gate":
+        return (q, config.hidden)[: 2 if part == "weight" else 1]
     matrices = {
         "embedding": (config.vocabulary, config.hidden), "head": (config.vocabulary, config.hidden),
         "q": (q, config.hidden), "k": (kv, config.hidden), "v": (kv, config.hidden), "o": (config.hidden, q),

@@ -37,9 +37,13 @@ class ExpertGraph:
         rows = self.write.node("Reshape", [x, self.write.sizes(-1, hidden)], f"{name}.rows")
         weights, index = self._router(layer, rows)
         each = self.write.node("Unsqueeze", [index, self.write.sizes(-1)], f"{name}.each")
-        gate, up = (self._select_product(layer, f"expert_{role}", rows, each) for role in ("gate", "up"))
-        gate, up = self._clamp(name, gate, up)
-        inner = self.write.node("Mul", [gate, up], f"{name}.inner")
+        up = self._select_product(layer, "expert_up", rows, each)
+        if self.experts.is_gated:
+            gate = self._select_product(layer, "expert_gate", rows, each)
+            gate, up = self._clamp(name, gate, up)
+            inner = self.write.node("Mul", [gate, up], f"{name}.inner")
+        else:
+            inner = self.bend(f"{name}.", up)
         inner = self.write.node(
             "Reshape", [inner, self.write.sizes(-1, self.experts.inner)], f"{name}.inner.rows"
         )

@@ -14,8 +14,9 @@ from intact.numerics import BlockWeights
 from intact.ptq.blocks import BlockFormat, round_to_nearest
 
 KEEP, FLOAT = "keep", "float32"
-KEPT_FLOAT = ("router", "shared_scale")
-"""Roles of small layers that choose and weigh experts: their rounding changes which experts a token has."""
+KEPT_FLOAT = ("router", "shared_scale", "mixer_rate", "mixer_step")
+"""Roles of small layers that choose and weigh experts, or say how fast states fade: rounding changes which
+experts a token has, and errors of a step add up over all tokens behind it."""
 _ROUNDED = tuple(f"{sign}{bits}" for sign in ("int", "uint") for bits in range(2, 9))
 
 

@@ -12,10 +12,11 @@ from intact.errors import UnsupportedError
 from intact.formats import MetadataFields
 from intact.graph import ops
 from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig, Experts, LatentAttention
-from intact.lm.description.expert_fields import read_experts, read_latent
+from intact.lm.description.expert_fields import layer_parts, read_experts, read_latent
 from intact.lm.description.families import FAMILIES
 from intact.lm.description.families.config_fields import FIXED, HARMLESS, SYNONYMS
 from intact.lm.description.families.decoder_family import DecoderFamily
+from intact.lm.description.mixer_fields import mixer_biases, read_mixer, with_factors
 from intact.lm.description.rope_fields import FULL, ROPE_FIELDS, SLIDING, RotaryReader, yarn_strength
 from intact.lm.description.rotary_embedding import RotaryEmbedding
 
@@ -31,7 +32,7 @@ _CLASSES = ("ForCausalLM", "LMHeadModel", "Model", "TextModel", "TextForCausalLM
 _SIZE, _LONGEST = 2**24, 2**31 - 1
 _TAKEN_OVER = (
     "is_layer_norm", "has_norm_weights", "has_norm_biases", "inner_norms", "embedding_norm", "qk_norm_biases",
-    "norms_rotated", "has_sinks", "is_gated", "learned_positions", "position_offset",
+    "norms_rotated", "has_sinks", "is_gated", "learned_positions", "position_offset", "gates_attention",
 )  # fmt: skip
 """Attributes that a decoder has from its family."""
 
@@ -79,18 +80,29 @@ class _ConfigReader:
     def read(self) -> DecoderConfig:
         family = self._family
         self._check_class()
-        layers = self._integer("num_hidden_layers", most=MOST_LAYERS)
-        hidden, heads = self._integer("hidden_size"), self._integer("num_attention_heads")
+        has_parts = family.mixer is not None and family.mixer.layers == "parts"
+        if has_parts:
+            layers = len(layer_parts(self._fields))
+            self._fields.harmless({"num_hidden_layers": "the list of layers says it"})
+        else:
+            layers = self._integer("num_hidden_layers", most=MOST_LAYERS)
+        hidden = self._integer("hidden_size")
+        heads = self._integer("num_attention_heads") if family.has_attention else 1
         latent = read_latent(self._fields, family)
         head_size = self._integer("head_dim", hidden // max(heads, 1)) if latent is None else latent.head_size
+        epsilon = self._number("rms_norm_eps", family.epsilon)
+        mixer, attention = None, None
+        if family.mixer is not None:
+            mixer, attention = read_mixer(self._fields, family.mixer, layers, hidden, epsilon)
         window, windowed = self._windows(layers)
         rotary, local, longest = self._rotaries(head_size if latent is None else latent.rotated)
         kv_heads, qkv_order = self._kv_heads(heads)
         config = DecoderConfig(
             family=family.name, layers=layers, hidden=hidden, inner=self._inner(hidden),
             vocabulary=self._integer("vocab_size"), heads=heads, kv_heads=kv_heads, head_size=head_size,
-            context=min(self._integer("max_position_embeddings", most=_LONGEST), _SIZE), longest=longest,
-            epsilon=self._number("rms_norm_eps", family.epsilon), rotary=rotary, local_rotary=local,
+            context=min(self._integer("max_position_embeddings", _LONGEST, most=_LONGEST), _SIZE),
+            longest=longest,
+            epsilon=epsilon, mixer=mixer, attention_layers=attention, rotary=rotary, local_rotary=local,
             interleaved=self._flag("rope_interleave", family.interleaved),
             unrotated=self._layers_without_rotation(layers, windowed),
             tied=self._flag("tie_word_embeddings", False), window=window, windowed=windowed,
@@ -100,8 +112,11 @@ class _ConfigReader:
             logit_cap=self._cap("final_logit_softcapping"), clip=self._cap("clip_qkv"),
             logit_divisor=self._logit_divisor(), residual_scale=self._number("residual_multiplier", 1.0),
             biases=self._biases(), qkv_order=qkv_order, experts=self._experts(layers), latent=latent,
+            mlp_layers=self._mlp_layers(has_parts),
             **{name: getattr(family, name) for name in _TAKEN_OVER},
         )  # fmt: skip
+        if family.factors:
+            config = with_factors(config, self._fields)
         self._check_synonyms()
         for key, values in {**FIXED, **family.fixed}.items():
             if key not in family.defaults and not (family.experts and key in family.experts.count):
@@ -112,9 +127,30 @@ class _ConfigReader:
 
     def _inner(self, hidden: int) -> int:
         """Return the width of MLPs, which some families have as four times that of the residual stream."""
-        key = "intermediate_size"
+        key, family = "intermediate_size", self._family
+        if family.shared_inner and self._fields.peek("num_local_experts") == 0:
+            assert family.experts is not None
+            return self._fields.integer(
+                family.shared_inner, family.experts.usual[family.shared_inner], least=1, most=_SIZE
+            )
         is_optional = self._name(key) in ("n_inner", "ffn_hidden_size") or key not in self._family.defaults
-        return self._integer(key, 4 * hidden if is_optional else None)
+        inner = self._integer(key, 4 * hidden if is_optional else None)
+        return self._inner_of_lfm2(inner) if "block_auto_adjust_ff_dim" in self._family.defaults else inner
+
+    def _mlp_layers(self, has_parts: bool) -> frozenset[int] | None:
+        """Return the layers with an MLP or experts; None: all."""
+        if has_parts:
+            kinds = layer_parts(self._fields)
+            return frozenset(layer for layer, kind in enumerate(kinds) if kind in ("mlp", "moe"))
+        return None if self._family.has_mlp else frozenset()
+
+    def _inner_of_lfm2(self, inner: int) -> int:
+        """Return the width of LFM2's MLPs: two thirds of the field, rounded up."""
+        is_adjusted = self._flag("block_auto_adjust_ff_dim", False)
+        factor, step = self._number("block_ffn_dim_multiplier", 1.0), self._integer("block_multiple_of")
+        if not is_adjusted:
+            return inner
+        return -(-int(factor * int(2 * inner / 3)) // step) * step
 
     def _kv_heads(self, heads: int) -> tuple[int, str]:
         """Return the heads of keys, and the order of the rows where a tensor holds them with queries."""
@@ -178,6 +214,12 @@ class _ConfigReader:
         family = self._family.experts
         if family is None:
             return None
+        if self._family.shared_inner and self._fields.peek("num_local_experts") == 0:
+            self._fields.take("num_local_experts")
+            self._fields.harmless(dict.fromkeys(
+                (family.chosen, family.inner, "output_router_logits"), "there are no experts"
+            ))  # fmt: skip
+            return None
         experts = read_experts(self._fields, family, layers, lambda key: self._integer(key, 0))
         return experts if experts.layers else None
 
@@ -222,7 +264,8 @@ class _ConfigReader:
         """Return whether the family has a field; otherwise refuse another value of it than `absent`."""
         if key in self._family.defaults:
             return True
-        if key not in self._family.unread:
+        of_mixer = () if self._family.mixer is None else self._family.mixer.fields.values()
+        if key not in self._family.unread and key not in of_mixer:
             self._fields.require(key, (absent,), _WITHOUT)
         return False
 
@@ -244,7 +287,10 @@ class _ConfigReader:
     def _flag(self, key: str, absent: bool) -> bool:
         if not self._has(key, absent):
             return absent
-        return self._fields.flag(self._name(key), self._family.defaults[key])
+        value = self._fields.flag(self._name(key), self._family.defaults[key])
+        if key in self._family.own_names:
+            self._values[key] = value
+        return value
 
     def _cap(self, key: str) -> float:
         """Return a bound of tanh; 0 for none, which null says."""
@@ -257,6 +303,9 @@ class _ConfigReader:
     def _activation(self) -> str:
         """Return the function of MLPs; the name that belongs to other families may only repeat it."""
         key = "hidden_activation" if "hidden_activation" in self._family.defaults else "hidden_act"
+        if key not in self._family.defaults:
+            self._fields.require(key, ("silu",), _WITHOUT)
+            return "silu"
         name = self._fields.choice(self._name(key), _FUNCTIONS, self._family.defaults[key])
         if (
             self._family.name == "gemma" and name == "gelu"
@@ -298,10 +347,19 @@ class _ConfigReader:
                 and key in defaults
             ):
                 roles |= set(named)
+        if self._family.mixer is not None:
+            roles |= mixer_biases(self._fields, self._family.mixer)
         return frozenset(roles)
 
     def _layers_without_rotation(self, layers: int, windowed: frozenset[int]) -> frozenset[int]:
         """Return the layers without rotation."""
+        if self._family.unrotated == "all":
+            return frozenset(range(layers))
+        if self._family.unrotated in self._family.defaults:
+            kind = self._fields.take(self._family.unrotated, self._family.defaults[self._family.unrotated])
+            if kind not in (None, "rope", "nope"):
+                self._fields.refuse(self._family.unrotated, "rope, or nope")
+            return frozenset() if kind == "rope" else frozenset(range(layers))
         if self._family.unrotated == "full":
             has_windows = (
                 self._fields.peek("sliding_window") is not None or "sliding_window" not in self._fields
@@ -325,6 +383,8 @@ class _ConfigReader:
         may_slide = self._flag("use_sliding_window", "sliding_window" in defaults)
         if not self._has("sliding_window", None):
             for key in ("layer_types", "max_window_layers", "sliding_window_pattern"):
+                if key == "layer_types" and self._family.mixer is not None:
+                    continue
                 fields.require(key, ([FULL] * layers,), _WITHOUT)
             return 0, frozenset()
         size = fields.take("sliding_window", defaults["sliding_window"])
@@ -366,7 +426,7 @@ class _ConfigReader:
     def _rotaries(self, head_size: int) -> tuple[RotaryEmbedding, RotaryEmbedding | None, int]:
         """Return the rotation, that of layers with a window where it is another one, and where it ends."""
         family = self._family
-        if family.learned_positions:
+        if family.learned_positions or family.unrotated == "all":
             for key in ROPE_FIELDS:
                 self._fields.require(key, (), _WITHOUT)
             return RotaryEmbedding(10000.0, max(head_size // 2, 1)), None, 0

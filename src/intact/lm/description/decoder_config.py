@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from intact.errors import FileFormatError, IntactError
 from intact.lm.description.rotary_embedding import RotaryEmbedding
@@ -34,6 +34,7 @@ class Experts:
         limit: Gates are at most it, and values lie between its negative and it; 0: anywhere.
         slope: The function of gates is ``x sigmoid(slope x)``; 0: that of MLPs.
         offset: What is added to values.
+        is_gated: They multiply two layers.
     """
 
     layers: frozenset[int]
@@ -52,6 +53,7 @@ class Experts:
     limit: float = 0.0
     slope: float = 0.0
     offset: float = 0.0
+    is_gated: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,51 @@ class LatentAttention:
     def head_size(self) -> int:
         """Channels of a query and a key."""
         return self.plain + self.rotated
+
+
+@dataclass(frozen=True)
+class Mixer:
+    """Describes layers in which tokens meet in states of fixed size, in place of attention or beside it.
+
+    Attributes:
+        kind: "conv", a short convolution between two gates; "delta", the gated delta rule; or "ssm", a
+            selective state space.
+        layers: That have it.
+        kernel: Tokens that its convolution reads, its own included.
+        heads, key_heads: Matrices of the state, and keys and queries, which they share.
+        key_size, value_size: Of a matrix.
+        groups: Norms take so many parts of a row apart, of "ssm"; 0: there is no norm.
+        gates_first: Values are gated in front of the norm.
+        least_step, most_step: Steps of "ssm" lie between both.
+        epsilon: Of its norms.
+        activation: The function behind convolutions; "": that of MLPs.
+
+    Source: "Gated Delta Networks: Improving Mamba2 with Delta Rule"; "Transformers are SSMs".
+    """
+
+    kind: str
+    layers: frozenset[int]
+    kernel: int
+    heads: int = 0
+    key_heads: int = 0
+    key_size: int = 0
+    value_size: int = 0
+    groups: int = 1
+    gates_first: bool = True
+    least_step: float = 0.0
+    most_step: float = math.inf
+    epsilon: float = 1e-6
+    activation: str = ""
+
+    @property
+    def inner(self) -> int:
+        """Width of all values."""
+        return self.heads * self.value_size
+
+    @property
+    def keys(self) -> int:
+        """Width of all keys."""
+        return self.key_heads * self.key_size
 
 
 @dataclass(frozen=True)
@@ -124,6 +171,12 @@ class DecoderConfig:
         qkv_order: See `DecoderFamily`.
         experts: Of layers that have them in place of an MLP.
         latent: How queries, keys and values are made of shorter vectors; None: they are not.
+        mixer: Of layers with states in place of keys and values.
+        attention_layers: Layers with attention; None: all.
+        mlp_layers: Layers with an MLP or experts; None: all.
+        gates_attention: What attention makes is multiplied by a sigmoid of a product.
+        input_factors: By role, what the products of a layer are multiplied by, in front of a bias.
+        output_factors: Likewise behind it: so many outputs, and their factor, one pair after the other.
         biases: Roles of layers with a bias; None: the tensors of the file decide.
     """
 
@@ -170,7 +223,46 @@ class DecoderConfig:
     qkv_order: str = "parts"
     experts: Experts | None = None
     latent: LatentAttention | None = None
+    mixer: Mixer | None = None
+    attention_layers: frozenset[int] | None = None
+    mlp_layers: frozenset[int] | None = None
+    gates_attention: bool = False
+    input_factors: Mapping[str, float] = field(default_factory=dict)
+    output_factors: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     biases: frozenset[str] | None = None
+
+    def has_attention(self, layer: int) -> bool:
+        """Return whether a layer attends."""
+        return self.attention_layers is None or layer in self.attention_layers
+
+    def has_mixer(self, layer: int) -> bool:
+        """Return whether a layer has a state."""
+        return self.mixer is not None and layer in self.mixer.layers
+
+    def has_mlp(self, layer: int) -> bool:
+        """Return whether a layer has an MLP or experts."""
+        return self.mlp_layers is None or layer in self.mlp_layers
+
+    def cache_shapes(self) -> dict[str, tuple[int, int | None, int]]:
+        """Return what layers keep: heads, tokens and size of each by name; None: as many tokens as there are.
+
+        The name of what comes back begins with "new_".
+        """
+        shapes: dict[str, tuple[int, int | None, int]] = {}
+        for layer in range(self.layers):
+            if self.has_attention(layer):
+                shapes |= {
+                    f"{name}.{layer}": (self.kv_heads, None, self.head_size) for name in ("keys", "values")
+                }
+            if self.mixer is None or not self.has_mixer(layer):
+                continue
+            mixer, is_conv = self.mixer, self.mixer.kind == "conv"
+            columns = self.hidden if is_conv else mixer.inner + 2 * mixer.keys
+            if mixer.kernel > 1:
+                shapes[f"convolved.{layer}"] = (1, mixer.kernel - 1, columns)
+            if not is_conv:
+                shapes[f"recurrent.{layer}"] = (mixer.heads, mixer.key_size, mixer.value_size)
+        return shapes
 
     def check(self, where: str) -> DecoderConfig:
         """Refuse sizes that no model has.
@@ -205,6 +297,18 @@ class DecoderConfig:
             whole = experts.chosen <= experts.count and experts.chosen_groups <= experts.groups
             if min(numbers) < 1 or max(numbers) > _MOST_SIZE or not whole or experts.count % experts.groups:
                 got = f"{experts.count} experts in {experts.groups} groups, {experts.chosen} for each token"
+                raise FileFormatError(where, got, "sizes that fit each other", "download the model again")
+        mixer = self.mixer
+        if mixer is not None and mixer.kind != "conv":
+            of_state = (mixer.heads, mixer.key_heads, mixer.key_size, mixer.value_size)
+            parts = max(mixer.groups, 1)
+            if (
+                min(of_state) < 1
+                or max(of_state) > 2**16
+                or mixer.heads % mixer.key_heads
+                or mixer.inner % parts
+            ):
+                got = f"heads, keys and sizes of states {of_state} in {parts} groups"
                 raise FileFormatError(where, got, "sizes that fit each other", "download the model again")
         for rotary in (self.rotary, self.local_rotary):
             if rotary is not None:

@@ -11,6 +11,11 @@ from intact.lm.description.families.decoder_family import DecoderFamily, ExpertF
 _DENSE, _SPARSE = "dense", "sparse"
 
 
+_PARTS = {"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"}
+"""Letters of `hybrid_override_pattern`."""
+_OLD_PARTS = {"mamba": "linear_attention", "attention": "full_attention"}
+
+
 def read_experts(
     fields: MetadataFields, family: ExpertFamily, layers: int, width: Callable[[str], int]
 ) -> Experts:
@@ -55,6 +60,32 @@ def read_latent(fields: MetadataFields, family: DecoderFamily) -> LatentAttentio
     return latent
 
 
+def layer_parts(fields: MetadataFields) -> list[str]:
+    """Return what each layer of a decoder is whose layers have one part each.
+
+    Raises:
+        FileFormatError: Nothing says it, or two fields say different things.
+        UnsupportedError: A layer of another kind.
+    """
+    key, pattern = "layers_block_type", fields.peek("hybrid_override_pattern")
+    key = "layer_types" if "layer_types" in fields and key not in fields else key
+    kinds = fields.items(key, str)
+    if isinstance(pattern, str):
+        if not set(pattern) <= set(_PARTS):
+            fields.refuse("hybrid_override_pattern", f"the letters {', '.join(_PARTS)}")
+        fields.take("hybrid_override_pattern")
+        named = [_PARTS.get(letter, "") for letter in pattern]
+        if kinds is not None and [_OLD_PARTS.get(kind, kind) for kind in kinds] != named:
+            raise fields.contradiction(key, "hybrid_override_pattern says otherwise", "one of them")
+        kinds = named
+    if kinds is None:
+        raise fields.error(key, "a list of texts")
+    kinds = [_OLD_PARTS.get(kind, kind) for kind in kinds]
+    if not kinds or not set(kinds) <= set(_PARTS.values()):
+        fields.refuse(key, ", ".join(_PARTS.values()))
+    return kinds
+
+
 class _ExpertReader:
     """Reads the fields of one configuration."""
 
@@ -73,7 +104,7 @@ class _ExpertReader:
             family.has_correction, self._normalizes(),
             self._fields.number(family.scale, self._usual(family.scale)) if family.scale else 1.0,
             groups, chosen_groups, self._shared_width(size), family.gates_shared, family.has_biases,
-            *(self._clamps() if family.is_clamped else ()),
+            *(self._clamps() if family.is_clamped else (0.0, 0.0, 0.0)), family.is_gated,
         )  # fmt: skip
 
     def _clamps(self) -> tuple[float, float, float]:
@@ -114,8 +145,11 @@ class _ExpertReader:
     def _layers(self, layers: int) -> frozenset[int]:
         """Return the layers that have experts."""
         every, kind = range(layers), self._family.layers
+        if kind == "parts":
+            kinds = layer_parts(self._fields)
+            return frozenset(layer for layer in every if kinds[layer] == "moe")
         if kind == "first":
-            return frozenset(range(self._integer("first_k_dense_replace", least=0), layers))
+            return frozenset(range(self._integer(self._family.first, least=0), layers))
         if kind == "types":
             types = self._fields.items("mlp_layer_types", str, layers)
             first = self._integer("first_k_dense_replace", least=0, null=0)

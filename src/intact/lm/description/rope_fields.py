@@ -96,6 +96,9 @@ class RotaryReader:
             sizes = f"hidden_size and num_attention_heads make heads of {self._head_size}"
             raise self._fields.contradiction(key, sizes, "two channels or more of a head that rotate")
         inner = inner if inner is not None else MetadataFields({}, self._fields.file)
+        if self._family.has_sections:
+            same = "all sections of a text have the same positions"
+            inner.harmless(dict.fromkeys(("mrope_section", "mrope_interleaved"), same))
         kind = self._kind(inner)
         rotary = RotaryEmbedding(base, pairs, reverses=self._family.reverses)
         if kind == "linear":

@@ -14,6 +14,8 @@ _BY_NAME = {
     "Softmax": "its exponentials need float; what reads it may quantize it",
     "LogSoftmax": "its exponentials need float; what reads it may quantize it",
     "GroupQueryAttention": "its exponentials need float",
+    "CausalConvWithState": _STATE,
+    "LinearAttention": _STATE,
     "GatherBlockQuantized": "it reads rows of codes, and writes them as floats",
     "BatchNormalization": "no convolution in front of it takes it in",
     "Cast": "it changes the type",

@@ -62,6 +62,7 @@ from intact.engine.lower.rules.products.block_linear import (
     lower_matmul_nbits,
 )
 from intact.engine.lower.rules.products.cached_attention import lower_group_query
+from intact.engine.lower.rules.products.causal_conv import lower_causal_conv
 from intact.engine.lower.rules.products.conv import lower_conv, lower_conv_in_floats
 from intact.engine.lower.rules.products.conv_transpose import (
     lower_conv_transpose,
@@ -70,6 +71,7 @@ from intact.engine.lower.rules.products.conv_transpose import (
 from intact.engine.lower.rules.products.dft import lower_dft
 from intact.engine.lower.rules.products.dynamic_recurrent import lower_dynamic_lstm
 from intact.engine.lower.rules.products.gemm import lower_gemm, lower_gemm_in_floats
+from intact.engine.lower.rules.products.linear_attention import lower_linear_attention
 from intact.engine.lower.rules.products.matmul import lower_matmul, lower_matmul_in_floats
 from intact.engine.lower.rules.products.recurrent import lower_recurrent
 from intact.engine.lower.rules.products.stft import lower_stft
@@ -163,6 +165,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "BitwiseAnd": (operation("bitwise_and"),),
     "Cast": (lower_cast,),
     "CastLike": (lower_cast,),
+    "CausalConvWithState": (lower_causal_conv,),
     "Ceil": (operation("ceil"),),
     "Celu": (lower_function_alone, lower_celu),
     "Clip": (lower_integer_clip, lower_function_alone, lower_clip),
@@ -204,6 +207,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "LeakyRelu": (lower_function_alone, lower_leaky_relu),
     "Less": (operation("less"),),
     "LessOrEqual": (operation("less_or_equal"),),
+    "LinearAttention": (lower_linear_attention,),
     "LogSoftmax": (lower_log_softmax,),
     "MatMul": (lower_alone_in_codes, lower_alone_in_floats),
     "Max": (integer_extreme("max"), lower_function_alone, lower_extreme),
@@ -263,10 +267,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
 """Operator of ONNX -> its rules, in order. Without one a node runs in ONNX Runtime."""
 
 FOREIGN_RULES: dict[tuple[str, str], tuple[Rule, ...]] = {
+    (ops.MICROSOFT, "CausalConvWithState"): (lower_causal_conv,),
     (ops.MICROSOFT, "DynamicQuantizeLSTM"): (lower_dynamic_lstm,),
     (ops.MICROSOFT, "DynamicQuantizeMatMul"): (lower_dynamic_matmul,),
     (ops.MICROSOFT, "GatherBlockQuantized"): (lower_block_gather,),
     (ops.MICROSOFT, "GroupQueryAttention"): (lower_group_query,),
+    (ops.MICROSOFT, "LinearAttention"): (lower_linear_attention,),
     (ops.MICROSOFT, "MatMulBnb4"): (lower_matmul_bnb4,),
     (ops.MICROSOFT, "MatMulIntegerToFloat"): (lower_matmul_integer_to_float,),
     (ops.MICROSOFT, "MatMulNBits"): (lower_matmul_nbits,),

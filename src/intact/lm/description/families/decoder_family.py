@@ -20,7 +20,8 @@ class ExpertFamily:
         scale: Field of the scale of weights; "": 1.
         has_groups: Whether `n_group` and `topk_group` are read.
         shared: Field of the number of shared experts, or of the width of the one; "" for none.
-        layers: How layers with experts are named: "all", "first" (behind `first_k_dense_replace`), "types"
+        first: Field of the number of layers in front that have none.
+        layers: How layers with experts are named: "all", "first" (behind `first`), "types"
             (`mlp_layer_types`), "steps" (`decoder_sparse_step` and `mlp_only_layers`) or "interval"
             (`moe_layer_interval` and the first and the last one).
         is_clamped: `swiglu_limit` bounds gates and values, `swiglu_alpha` is the slope of gates, and one is
@@ -28,6 +29,7 @@ class ExpertFamily:
         has_biases: Experts have biases.
         rows_alternate: A tensor of gates and values has a row of each in turn, not one half of each.
         turned: Files hold floats of all experts as [experts, inputs, outputs].
+        is_gated: As `Experts`.
         usual: Values that transformers takes where config.json does not have a field.
     """
 
@@ -41,12 +43,48 @@ class ExpertFamily:
     has_groups: bool = False
     shared: str = ""
     gates_shared: bool = False
+    first: str = "first_k_dense_replace"
     layers: str = "all"
     is_clamped: bool = False
     has_biases: bool = False
     rows_alternate: bool = False
     turned: bool = False
+    is_gated: bool = True
     usual: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MixerFamily:
+    """Describes the layers of a family that have states in place of keys and values.
+
+    Attributes:
+        kind: As `Mixer`.
+        fields: Names of fields, by what a `Mixer` has, and "expand", "width", "norm_first", "conv_bias", and
+            "bias" and "out_bias" of products.
+        usual: Values that transformers takes where config.json does not have a field.
+        word: What `layer_types` calls such a layer.
+        layers: How they are named: "types" (`layer_types`), "all", "both" for all, which attend, too, or
+            "parts": each layer attends, has a state, an MLP or experts, as `layers_block_type` says.
+        attention: Field of the layers that attend, where `layer_types` is missing; or of how many layers one
+            attends.
+        has_norm: The field that says whether values are normed, or True or False.
+        has_groups: Norms take the groups of keys apart.
+        gates_first: As `Mixer`.
+        has_steps: `time_step_limit` is read.
+        activation: Field of the function behind convolutions, which has to be "silu"; "": that of MLPs.
+    """
+
+    kind: str
+    fields: Mapping[str, str]
+    usual: Mapping[str, Any]
+    word: str = "linear_attention"
+    layers: str = "types"
+    attention: str = ""
+    has_norm: str | bool = True
+    has_groups: bool = False
+    gates_first: bool = True
+    has_steps: bool = False
+    activation: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +111,8 @@ class DecoderFamily:
         rotary_share: Of a head, that rotates by default.
         has_partial_rotary: Whether `partial_rotary_factor` is read.
         reads_longrope: Whether the length that LongRoPE was trained for stands beside `rope_parameters`.
-        unrotated: Layers without rotation: "full", those without a window where others have one.
+        unrotated: Layers without rotation: "full", those without a window where others have one; "all"; or a
+            field that has to be "rope" where layers rotate.
         biases: Roles of layers that always have a bias.
         attention_biases: Those that have one where `attention_bias` is true.
         epsilon: Of the norms, where no field says it.
@@ -81,6 +120,12 @@ class DecoderFamily:
         window_period: Every so many layers one has no window; 0: `layer_types` or all.
         window_offset: The first layer of those without a window.
         experts: Of layers with experts.
+        mixer: Of layers with states.
+        has_attention, has_mlp: Whether any layer attends, and whether each has an MLP.
+        shared_inner: Field of the width of MLPs where there are no experts, which then are the shared ones.
+        unread_tensors: Beginnings of the names of tensors that transformers does not read.
+        has_sections: Whether positions may have sections, which are the same for texts.
+        factors: Fields of the factors of products, which Falcon-H1 has.
         latent: Values that transformers takes for the fields of latent attention; None: it has none.
         qkv_order: Rows of a tensor that holds queries, keys and values: "parts", one after the other;
             "groups", for each head of keys its queries, key and value; "quarters", four times queries, values
@@ -88,7 +133,7 @@ class DecoderFamily:
         turned: Whether files hold weights as [inputs, outputs].
         is_layer_norm, has_norm_weights, has_norm_biases, norms, is_gated, learned_positions, position_offset,
         embedding_norm, interleaved, reverses, qk_norm, qk_norm_biases, norms_rotated, norm_offset,
-        inner_norms, has_sinks: As `DecoderConfig`.
+        inner_norms, has_sinks, gates_attention: As `DecoderConfig`.
     """
 
     name: str
@@ -131,6 +176,14 @@ class DecoderFamily:
     window_period: int = 0
     window_offset: int = -1
     experts: ExpertFamily | None = None
+    mixer: MixerFamily | None = None
     latent: Mapping[str, int] | None = None
+    gates_attention: bool = False
+    has_attention: bool = True
+    has_mlp: bool = True
+    shared_inner: str = ""
+    unread_tensors: tuple[str, ...] = ()
+    has_sections: bool = False
+    factors: tuple[str, ...] = ()
     qkv_order: str = "parts"
     turned: bool = False

@@ -27,7 +27,7 @@ _BLOCK_SPARSE = {
     **{f"expert_{role}": f"{LAYER}block_sparse_moe.experts.{{}}.{name}"
        for role, name in (("gate", "w1"), ("down", "w2"), ("up", "w3"))},
 }  # fmt: skip
-_GRANITE_MOE = {
+GRANITE_MOE = {
     "router": f"{LAYER}block_sparse_moe.router.layer",
     "experts_gate_up": f"{LAYER}block_sparse_moe.input_linear.weight",
     "experts_down": f"{LAYER}block_sparse_moe.output_linear.weight",
@@ -173,7 +173,7 @@ EXPERT_FAMILIES = (
         ),
     ),
     DecoderFamily(
-        "granitemoe", "GraniteMoe", PLAIN | GRANITE | {"attention_bias": False}, tensors=_GRANITE_MOE,
+        "granitemoe", "GraniteMoe", PLAIN | GRANITE | {"attention_bias": False}, tensors=GRANITE_MOE,
         experts=ExpertFamily(
             ("num_local_experts",), inner="intermediate_size", scores="chosen",
             usual={"num_local_experts": 8, "num_experts_per_tok": 2},
@@ -181,7 +181,7 @@ EXPERT_FAMILIES = (
     ),
     DecoderFamily(
         "granitemoeshared", "GraniteMoeShared", PLAIN | GRANITE | {"attention_bias": False},
-        tensors=_GRANITE_MOE,
+        tensors=GRANITE_MOE,
         experts=ExpertFamily(
             ("num_local_experts",), inner="intermediate_size", scores="chosen",
             shared="shared_intermediate_size",

@@ -1,0 +1,1 @@
+"""Layers of decoders that have states in place of keys and values."""
