@@ -240,7 +240,7 @@ def sentence_pieces(rng: np.random.Generator, number: int) -> Feeds:
 
 
 FOLDER = ["zoo"]
-"""Where packages are kept; the command sets it."""
+"""The folder where packages are kept, which the command sets."""
 
 
 def letters_of_word(rng: np.random.Generator, number: int) -> Feeds:

@@ -109,7 +109,8 @@ def quantize(
         float_budget: Where 8 bits leave an output below 26 dB, what loses most for its time gets 16 bits or
             stays in float, as much as is worth it, and below 40 dB what recurrent layers read: what that
             takes more is at most this part of the time of the whole model, as predicted from products and
-            elements. 0: none. None: 0.4 for "intact", and more where that takes an output to 25 dB
+            elements. 0: none. None: 0.4 for "intact", also where dynamic ranges without any pairs have more
+            decibels (up to 40), and more than 0.4 where that takes an output to 25 dB
             (docs/decisions/0069-gate.md); 0 for other profiles, and where 16 bits are asked for.
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data in other processes, `intact.ray_pool.RayPool` on other machines: the

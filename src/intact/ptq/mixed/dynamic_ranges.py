@@ -9,17 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from intact.graph import Model
 from intact.ptq.analysis.partial_quantization import grids_of
 from intact.ptq.analysis.sensitivity_trials import Sweep, Trial
 from intact.ptq.analysis.sensitivity_units import screen_groups
 from intact.ptq.budget_search import BudgetProgram
+from intact.ptq.measure.output_errors import Evaluator, lowest_sqnr
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.mixed.precision_search import RUNS, TRIALS
 from intact.ptq.mixed.predicted_time import PredictedTime, predict_time
 from intact.ptq.mixed.tried_states import TriedState
 from intact.ptq.stages.choose_ranges import least_sqnr, least_unseen_sqnr, with_candidates_again
-from intact.ptq.stages.dynamic_layers import DynamicGroup, dynamic_groups, with_dynamic_layers
+from intact.ptq.stages.dynamic_layers import (
+    DynamicGroup,
+    dynamic_groups,
+    with_dynamic_layers,
+    write_dynamic_layers,
+)
 
 NEAR_DB = 0.5
 """So near to the better of all static and all dynamic every output has to come."""
@@ -46,7 +54,21 @@ class _Part:
     time: float
 
 
-def choose_dynamic_ranges(before: State, after: State) -> tuple[State, State]:
+class DynamicChoice(NamedTuple):
+    """Holds the states in front of the pairs and behind the last stages, with dynamic ranges or without.
+
+    Attributes:
+        before, after: The states.
+        codes: A quantized model that has the codes of all layers that can have dynamic ranges; None: there
+            are none, or nothing is measured.
+    """
+
+    before: State
+    after: State
+    codes: Model | None = None
+
+
+def choose_dynamic_ranges(before: State, after: State) -> DynamicChoice:
     """Return `before` and `after` with dynamic ranges where these pay, or as they are.
 
     Args:
@@ -56,7 +78,7 @@ def choose_dynamic_ranges(before: State, after: State) -> tuple[State, State]:
     groups = dynamic_groups(before) if before.settings.may_be_dynamic else []
     is_asked_for = before.settings.dynamic_ranges is True
     if not groups or not (is_asked_for or after.errors):
-        return before, after
+        return DynamicChoice(before, after)
     reason = "they were asked for" if is_asked_for else _reason(static_db := _ratio(after))
 
     def with_groups(
@@ -70,20 +92,36 @@ def choose_dynamic_ranges(before: State, after: State) -> tuple[State, State]:
 
     proposed, every = with_groups(groups)
     if is_asked_for:
-        return proposed, every.finish()
+        return DynamicChoice(proposed, every.finish())
     # Unseen samples are few, and say alone where dynamic ranges do not pay.
     if _unseen_ratio(every) - NEAR_DB <= static_db or (goal := _ratio(every) - NEAR_DB) <= static_db:
-        return before, after
+        return DynamicChoice(before, after, every.model)
     predicted = predict_time(before)
     if predicted.dynamic_difference(_layers_of(groups)) <= _CHEAP:
-        return proposed, every.finish()
+        return DynamicChoice(proposed, every.finish(keeps_ranges=True), every.model)
     parts = _measure_parts(before, after, groups, predicted)
     chosen = _least_parts(parts, 10 ** (-goal / 10))
     if len(chosen) < len(parts):
         fewer, some = with_groups([group for part in chosen for group in part.groups], every)
         if _ratio(some) >= goal:
-            return fewer, some.finish()
-    return proposed, every.finish()
+            return DynamicChoice(fewer, some.finish(keeps_ranges=True), every.model)
+    return DynamicChoice(proposed, every.finish(keeps_ranges=True), every.model)
+
+
+def sqnr_without_pairs(before: State, codes: Model) -> float:
+    """Return the ratio of the worst output in dB with dynamic ranges of all linear layers, and no pairs.
+
+    That is what tools give that quantize weights and the inputs of such layers alone.
+
+    Args:
+        before: In front of the pairs.
+        codes: See `DynamicChoice`.
+    """
+    state = with_dynamic_layers(before, dict.fromkeys(dynamic_groups(before), "")).with_own_model()
+    written = write_dynamic_layers(replace(state, dynamic_codes=codes))
+    assert written is not None, "there are groups"
+    runs = [sample for half in before.halves for sample in half.runs] or before.runs
+    return lowest_sqnr(Evaluator(written.model, runs).errors())
 
 
 def _ratio(tried: State | TriedState) -> float:

@@ -3,6 +3,7 @@
 Tensors are quantized alone, and what takes the most error off for its predicted time is raised first
 (`precision_search`). A budget is spent where an output is below `POOR_DB`, on what is worth it. Where one
 stays below `GATE_DB`, it is of no use: then as little is taken as brings it there, whatever that costs.
+Where dynamic ranges alone, without any pairs, would have more decibels, the budget is spent to come near.
 ``bits16="auto"`` takes as little as brings every output to `GOOD_DB`, found by bisection
 (docs/decisions/0043-int16-activations-int8-weights.md). On what recurrent layers read the budget is spent
 below `GOOD_DB` already.
@@ -20,7 +21,7 @@ from intact.graph import Model, is_op, ops
 from intact.processes import cached_property
 from intact.ptq.measure.output_errors import relative_error
 from intact.ptq.measure.quantization_state import State
-from intact.ptq.mixed.dynamic_ranges import choose_dynamic_ranges
+from intact.ptq.mixed.dynamic_ranges import NEAR_DB, choose_dynamic_ranges, sqnr_without_pairs
 from intact.ptq.mixed.int16_inputs import WideUnits, with_wide_inputs
 from intact.ptq.mixed.precision_search import (
     TRIALS,
@@ -64,9 +65,9 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
         state: As given.
         own: Nobody else needs its model.
     """
-    before = run(state, STAGES[:AT_PAIRS], own=own)
+    floats = before = run(state, STAGES[:AT_PAIRS], own=own)
     after = run(before, STAGES[AT_PAIRS:])
-    before, after = choose_dynamic_ranges(before, after)
+    before, after, codes = choose_dynamic_ranges(before, after)
     if not after.errors or not before.runs:
         return after
     if before.settings.bits16 == "auto":
@@ -78,6 +79,12 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
     if not budget or least >= GOOD_DB:
         return after
     search = _Search(before, after, is_unseen=True)
+    goal = sqnr_without_pairs(floats, codes) - NEAR_DB if codes is not None else 0.0
+    if before.settings.has_gate and goal > max(least, GATE_DB):
+        groups = search.groups(2 * TRIALS, budget=budget)
+        result = _reach_sqnr(search, groups, min(goal, GOOD_DB), None, budget=budget)
+        if result is not after and least_unseen_sqnr(result) >= GATE_DB:
+            return result
     if least < GATE_DB and before.settings.has_gate:
         groups = search.groups(2 * TRIALS, least_share=0.0)
         with_budget = _spend_budget(search, groups, budget)
@@ -131,7 +138,7 @@ def _spend_budget(
 
 def _reach_sqnr(
     search: _Search, groups: Sequence[UnitGroup], goal: float, otherwise: TriedState | None,
-    *, by_turns: bool = False,
+    *, by_turns: bool = False, budget: float = inf,
 ) -> State:  # fmt: skip
     """Raise as few groups as bring every output to `goal` dB, or near what is possible.
 
@@ -141,8 +148,9 @@ def _reach_sqnr(
         goal: Signal to quantization noise ratio of every output.
         otherwise: What is taken where all of them bring next to nothing; None: nothing is.
         by_turns: What can have 16 bits is in float only behind them.
+        budget: The most time that is predicted for them; less than infinity: no warning where it ends.
     """
-    steps = greedy_steps(groups, by_turns=by_turns)
+    steps = greedy_steps(groups, budget, by_turns=by_turns)
     while steps and search.propose(forms_of(steps)) is None:  # a model in float throughout
         steps.pop()
     tried: dict[int, TriedState | None] = {0: None}
@@ -161,7 +169,8 @@ def _reach_sqnr(
     most = ratio_with(len(steps))
     warning = f"{what}: it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
     result = search.finish(otherwise)
-    return replace(result, warnings=(*result.warnings, warning)) if steps or by_turns else result
+    is_told = (steps or by_turns) and budget == inf
+    return replace(result, warnings=(*result.warnings, warning)) if is_told else result
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ as they were then, and what it takes is run to the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from intact.graph import Model
 from intact.processes import cached_property
@@ -16,6 +17,7 @@ from intact.ptq.measure.output_errors import Errors, Evaluator, lowest_sqnr, rel
 from intact.ptq.measure.quantization_state import State
 from intact.ptq.scope.quantization_ranges import Ranges
 from intact.ptq.stages.bias_correction import biases_after_correction
+from intact.ptq.stages.choose_ranges import UNCORRECTED, store_ranges
 from intact.ptq.stages.insert_qdq import feeds_of_ranges
 from intact.ptq.stages.stage_list import STAGES, run
 
@@ -83,6 +85,27 @@ class TriedState:
         """The relative error of all outputs, on samples that ranges do not know where these suffice."""
         return relative_error(self.unseen)
 
-    def finish(self) -> State:
-        """Run all other stages, once: they change the model in place."""
+    def finish(self, *, keeps_ranges: bool = False) -> State:
+        """Run all other stages, once: they change the model in place.
+
+        Args:
+            keeps_ranges: Do not compare the ranges again, where biases stay corrected, too: formats of pairs
+                are as they were, and their errors are measured.
+        """
+        measured = self._with_measured_ranges() if keeps_ranges else None
+        if measured is not None:
+            return run(measured, STAGES[_AT_RANGES + 1 :], own=True)
         return run(self._state, STAGES[_AT_RANGES:], own=True)
+
+    def _with_measured_ranges(self) -> State | None:
+        """Return the state with the ranges that were tried, and their errors; None where biases are open."""
+        configurations = self._state.configurations
+        chosen = next(name for name, ranges in configurations.items() if ranges is self._ranges)
+        errors = {chosen: self.errors}
+        if self._state.bias_errors:
+            plain = self._evaluator.errors(feeds_of_ranges(self._state, self._ranges), self.errors)
+            if not self._biases or relative_error(plain, self.errors) <= relative_error(self.errors):
+                return None
+            errors[UNCORRECTED] = plain
+        state = replace(self._state, chosen=chosen, errors=errors)
+        return store_ranges(replace(state, unseen=self.unseen if state.halves else Errors()))

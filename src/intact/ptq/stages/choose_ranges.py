@@ -63,8 +63,13 @@ def with_best_ranges(state: State) -> State:
         corrected = not biases or relative_error(errors[chosen]) < relative_error(errors[UNCORRECTED])
         unseen = _errors_of_halves(state, evaluator, biases if corrected else {})
         state = replace(state, unseen=unseen)
+    return store_ranges(state)
+
+
+def store_ranges(state: State) -> State:
+    """Store the chosen ranges in the model, in place."""
     for name, array in feeds_of_ranges(state, state.ranges).items():
-        set_initializer(model, name, array)
+        set_initializer(state.model, name, array)
     return state
 
 
