@@ -88,8 +88,9 @@ SUITES = {
         r"(?P<of>\d+) tests pass with onnxruntime: (?P<passed>\d+)", ("the checkout",),
     ),
     "dynamo": Suite(
-        "torch_tensorrt's tests of its converters (dynamo)", "github.com/pytorch/TensorRT, tests/py/dynamo",
-        f"-m intact.trt {PYTEST} tests/py/dynamo/conversion", PASSED, ("the checkout",), "py",
+        "torch_tensorrt's tests of its converters (dynamo)",
+        "github.com/pytorch/TensorRT, tests/py/dynamo/conversion", "torch_tensorrt_suite.py {0}",
+        r"(?P<of>\d+) tests: (?P<passed>\d+) passed", ("the checkout",),
     ),
 }  # fmt: skip
 

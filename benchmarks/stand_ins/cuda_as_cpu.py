@@ -42,6 +42,8 @@ def on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(kwargs.get("device"), int):  # the number of a GPU
+            kwargs["device"] = torch.device("cpu")
         return function(*map(read, args), **{key: read(value) for key, value in kwargs.items()})
 
     return call

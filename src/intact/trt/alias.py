@@ -47,7 +47,8 @@ def alias(*, force: bool = False) -> None:
     for module in (inner, outer):
         module.__dict__["__dir__"] = partial(_names_in, module)
     sys.modules["tensorrt"].plugin = sys.modules["tensorrt.plugin"] = quick = PluginModule()  # type: ignore[attr-defined]
-    quick.__spec__ = ModuleSpec("tensorrt.plugin", None)
+    quick.__spec__ = ModuleSpec("tensorrt.plugin", None, is_package=True)
+    quick.__path__ = []  # a package, as TensorRT's: who asks for its parts finds none
     _stand_in("cuda", cudart=cudart, cuda=driver, nvrtc=nvrtc)
     _stand_in("cuda.bindings", runtime=cudart, driver=driver, nvrtc=nvrtc)
     auto = ModuleType("pycuda.autoinit")
