@@ -88,8 +88,9 @@ SUITES = {
         r"(?P<of>\d+) tests pass with onnxruntime: (?P<passed>\d+)", ("the checkout",),
     ),
     "dynamo": Suite(
-        "torch_tensorrt's tests of its converters (dynamo)",
-        "github.com/pytorch/TensorRT, tests/py/dynamo/conversion", "torch_tensorrt_suite.py {0}",
+        "torch_tensorrt's tests of its converters (dynamo), those from abs to attention",
+        "github.com/pytorch/TensorRT, tests/py/dynamo/conversion/test_a*.py",
+        "torch_tensorrt_suite.py {0} --match test_a",
         r"(?P<of>\d+) tests: (?P<passed>\d+) passed", ("the checkout",),
     ),
 }  # fmt: skip

@@ -77,7 +77,7 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
 
 
 LINES = {
-    "benchmarks": 14_950,
+    "benchmarks": 15_150,
     "csrc": 44_200,
     "include": 500,
     "tests": 99_850,

@@ -6,6 +6,7 @@ Import it behind `intact.trt`'s alias, and in front of torch_tensorrt, which loo
 from __future__ import annotations
 
 import contextlib
+import gc
 from typing import Any
 
 import cuda_as_cpu
@@ -52,13 +53,14 @@ def answer_as_gpu() -> None:
         "is_available": True, "current_device": 0, "device_count": 1, "get_device_capability": (9, 0),
         "get_device_properties": DeviceProperties, "get_device_name": "CPU", "mem_get_info": (2**33, 2**34),
         "memory_allocated": 0, "max_memory_allocated": 0, "set_device": None, "set_stream": None,
-        "empty_cache": None, "reset_peak_memory_stats": None,
+        "empty_cache": None, "reset_peak_memory_stats": None, "set_rng_state": None, "synchronize": None,
     }  # fmt: skip
     for name, value in constants.items():
         setattr(torch.cuda, name, lambda *_, value=value, **__: value)
     torch.cuda.Stream, torch.cuda.Event = Stream, Event
     torch.cuda.current_stream = torch.cuda.default_stream = lambda *_: Stream()
     torch.cuda.stream = lambda *_: contextlib.nullcontext()
+    torch.cuda.get_rng_state = lambda *_: torch.get_rng_state()
     if not hasattr(torch._C, "_CudaDeviceProperties"):
         torch._C._CudaDeviceProperties = DeviceProperties
 
@@ -73,3 +75,9 @@ def pytest_configure() -> None:
 
     convert = Device.to
     Device.to = lambda self, kind: torch.device("cpu") if kind is torch.device else convert(self, kind)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is loaded out of the collections that the suite asks for behind each test."""
+    gc.collect()
+    gc.freeze()

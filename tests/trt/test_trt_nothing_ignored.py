@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import intact.trt as trt
 from intact.trt.base.trt_object import WITHOUT_MEANING, Interface, settable, without_meaning
@@ -96,6 +97,24 @@ def test_a_layer_of_the_network_is_cast_by_its_class(network) -> None:
     layer.type = trt.ActivationType.RELU
     assert network.layers[0].type == trt.ActivationType.RELU
     with pytest.raises(ValueError, match="IActivationLayer, which it is"):
+        network.get_layer(0).__class__ = trt.ISoftMaxLayer
+
+
+def test_a_parsed_layer_is_cast_by_its_type_and_stays_a_node() -> None:
+    value = helper.make_tensor_value_info
+    node = helper.make_node("Relu", ["x"], ["y"])
+    graph = helper.make_graph([node], "g", [value("x", 1, [2])], [value("y", 1, [2])])
+    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    builder = trt.Builder(trt.Logger())
+    network = builder.create_network()
+    assert trt.OnnxParser(network, trt.Logger()).parse(file.SerializeToString())
+    layer = network.get_layer(0)
+    layer.__class__ = trt.IActivationLayer
+    with pytest.raises(AttributeError, match="alpha"):
+        _ = layer.alpha
+    with pytest.raises(AttributeError, match="alpha"):
+        layer.alpha = 0.5
+    with pytest.raises(ValueError, match="which it is"):
         network.get_layer(0).__class__ = trt.ISoftMaxLayer
 
 

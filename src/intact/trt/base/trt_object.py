@@ -148,7 +148,8 @@ class Interface(metaclass=InterfaceType):
         return None
 
     def __dir__(self) -> Iterable[str]:
-        return visible_names(super().__dir__(), type(self), self, sys._getframe(1))
+        names = visible_names(super().__dir__(), type(self), self, sys._getframe(1))
+        return [name for name in names if not name.startswith("_") or name.startswith("__")]
 
     def __setattr__(self, key: str, value: Any) -> None:
         if not key.startswith("_"):

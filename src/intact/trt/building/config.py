@@ -180,7 +180,6 @@ class IBuilderConfig(Interface):
     num_devices: int = 1
     profile_stream: int = 0
     default_device_type = DeviceType.GPU
-    DLA_core: int = -1
     engine_capability = EngineCapability.STANDARD
     hardware_compatibility_level = HardwareCompatibilityLevel.NONE
     runtime_platform = RuntimePlatform.SAME_AS_BUILD
@@ -203,6 +202,14 @@ class IBuilderConfig(Interface):
         self._calibration_profile: IOptimizationProfile | None = None
         self._timing_cache: ITimingCache | None = None
         self._devices: dict[ILayer, DeviceType] = {}
+
+    @property
+    def DLA_core(self) -> int:
+        """The core of a DLA; -1, because there is none, whatever is set."""
+        return -1
+
+    @DLA_core.setter
+    def DLA_core(self, core: int) -> None: ...
 
     @property
     def flags(self) -> int:

@@ -32,6 +32,8 @@ class ILayer(Interface):
 
     TYPE: ClassVar[LayerType] = LayerType.OTHER
     TITLE: ClassVar[str] = ""
+    IS_PARSED: ClassVar[bool] = False
+    """True for a node of an ONNX file, whose parameters are in the node."""
     OUTPUTS: ClassVar[int] = 1
     OUTPUT_NAME: ClassVar[str] = " ({})"
     """The suffix that TensorRT gives names of outputs other than the first."""
@@ -78,6 +80,8 @@ class ILayer(Interface):
         return id(self.__dict__)
 
     def __setattr__(self, key: str, value: Any) -> None:
+        if key == "__class__" and self._kind.IS_PARSED and getattr(value, "TYPE", None) == self.type:
+            return  # it stays a node of its file, and has none of the attributes of that class
         if key == "__class__" and not issubclass(self._kind, value):
             raise QuantValueError(
                 f"layer '{self.name}'", f"the class {value.__name__}", f"{self._kind.__name__}, which it is",

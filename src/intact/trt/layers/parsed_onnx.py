@@ -32,6 +32,7 @@ class IOnnxLayer(ILayer):
         node: The node (an ``onnx.NodeProto``).
     """
 
+    IS_PARSED = True
     node: Any = None
 
     def _is(self, kinds: Container[str]) -> bool:
