@@ -186,3 +186,11 @@ def test_a_constant_fills_a_line_as_long_as_a_vector_says(network, log) -> None:
     network.mark_output(network.add_identity(x).get_output(0))
     want = [[10, 11, 12], [110, 111, 112]]
     assert (outputs_of(network, log, x=np.zeros(1, np.float32))[0] == want).all()
+
+
+def test_a_top_k_has_k_along_its_axis_where_a_run_fixes_the_others() -> None:
+    network = trt.Builder(trt.Logger()).create_network()
+    x = network.add_input("x", trt.float32, (-1, -1, 3))
+    for axis, wanted in enumerate([(2, -1, 3), (-1, 2, 3), (-1, -1, 2)]):
+        layer = network.add_topk(x, trt.TopKOperation.MAX, 2, 1 << axis)
+        assert [tuple(layer.get_output(i).shape) for i in (0, 1)] == [wanted, wanted]

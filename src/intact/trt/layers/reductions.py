@@ -109,7 +109,8 @@ class ITopKLayer(ILayer):
         c.node("Cast", [wide], [y[1]], name=f"{self.name}.indices", to=to)
 
     def _output_sizes(self, index: int) -> Sizes | None:
-        data, counts = self.get_input(0), sizes_in(self.get_input(1))
+        data, count = self.get_input(0), self.get_input(1)
+        counts = (int(self.k),) if count is None else sizes_in(count)
         if data is None or counts is None:
             return None
         axis = axes_of(self.axes, len(data.shape))[0]
