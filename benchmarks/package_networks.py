@@ -223,6 +223,7 @@ def run_files(name: str, model: Path, folder: Path, row: Row, options: Any) -> N
                 server = Server(python, engine, file, folder / "unseen.npz", out, log)
                 if server.why:
                     row["errors"].setdefault(engine, server.why)
+                    row["cpu"].pop(engine, None)  # of a file that nothing runs
                     server.close()
                     continue
                 servers[engine] = server
@@ -286,7 +287,8 @@ def summarize(rows: dict[str, Row]) -> list[str]:
     """Return what the rows say together, in sentences."""
     near, sentences = list[float](), list[str]()
     for row in rows.values():
-        real = {tool: db for tool, db in row["db"].items() if isinstance(db, float)}
+        # A tool that leaves a file as it was has infinitely many.
+        real = {tool: db for tool, db in row["db"].items() if isinstance(db, float) and db < inf}
         if "INTact" in real and len(real) > 1:
             near.append(real["INTact"] - max(db for tool, db in real.items() if tool != "INTact"))
     if near:
