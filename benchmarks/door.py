@@ -8,7 +8,7 @@
 Each package is called through its public interface, in a process of its own, with an empty cache, on inputs
 that are drawn in `door_packages/inputs.py`. Rounds by turns go through the door and to ONNX Runtime alone.
 Printed for each: the time of its sessions relative to ONNX Runtime's (least times of rounds that both run by
-turns, summed up over `TIMED` different inputs), how much
+turns, the median over `TIMED` different inputs), how much
 of its results is that of float (letters of texts, words, labels, or decibels), memory, what became of its
 models, runs until the engine answers, and why models stayed in float. --record stores the rows of these
 packages in `results/door.json`, which docs/benchmarks.md shows. A package that cannot be installed beside the
@@ -34,7 +34,7 @@ import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,10 @@ def run_package(name: str, has_door: bool) -> dict[str, Any]:
             times.append((least[True], least[False]))
     records = [record.__dict__ for record in intact.ort.status()] if has_door else []
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    door, alone = (sum(column) / len(times) for column in zip(*times, strict=True))
+    alone = median(plain for _, plain in times)
+    door = alone * median(
+        door / max(plain, 1e-9) for door, plain in times
+    )  # a seed may be disturbed throughout
     closeness = agreement(*results) if has_door else ""
     return {"agreement": closeness, "seconds": door, "plain": alone, "records": records, "mebibytes": peak}
 
