@@ -62,6 +62,12 @@ _SIZES = {
     1: "topk_group n_shared_experts",
 }  # fmt: skip
 """Small sizes, and the names that configurations have for them; the first that a class takes."""
+_MIXED_LAYERS = {
+    "lfm2": ["conv", "conv", "full_attention", "conv"],
+    "lfm2_moe": ["conv", "conv", "full_attention", "conv"],
+    "granitemoehybrid": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+}
+"""Kinds of layers of classes that have but one kind, or none, by default."""
 _TOKEN_FIELDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 _LAYERS, _MOST_WEIGHTS = 4, 20_000_000
 
@@ -111,6 +117,8 @@ def small_config(kind: Any) -> Any:
     for key, value in own.items():  # lists with an entry for each layer
         if isinstance(value, list) and key in names and len(value) == own.get("num_hidden_layers"):
             settings[key] = None if key in ("layer_types", "mlp_layer_types") else value[:_LAYERS]
+    if layers := _MIXED_LAYERS.get(kind.model_type):
+        settings["layer_types"] = layers
     return kind(**settings)
 
 

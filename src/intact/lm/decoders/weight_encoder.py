@@ -15,8 +15,8 @@ from intact.ptq.blocks import BlockFormat, round_to_nearest
 
 KEEP, FLOAT = "keep", "float32"
 KEPT_FLOAT = ("router", "shared_scale", "mixer_rate", "mixer_step")
-"""Roles of small layers that choose and weigh experts, or say how fast states fade: rounding changes which
-experts a token has, and errors of a step add up over all tokens behind it."""
+"""Roles of small layers that choose and weigh experts, or say how fast states fade and how much a token adds:
+rounding changes which experts a token has, and costs more for each row than elsewhere (decision 71)."""
 _ROUNDED = tuple(f"{sign}{bits}" for sign in ("int", "uint") for bits in range(2, 9))
 
 
