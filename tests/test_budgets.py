@@ -77,7 +77,7 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
 
 
 LINES = {
-    "benchmarks": 15_150,
+    "benchmarks": 15_250,
     "csrc": 44_200,
     "include": 500,
     "tests": 99_850,
