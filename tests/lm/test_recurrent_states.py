@@ -7,6 +7,7 @@ import pytest
 from tests.lm.small_decoders import TOKENS, write_folder
 
 from intact import lm
+from intact.errors import UnsupportedError
 from intact.lm.decoders.calibrated_weights import calibrated_model, float_model, prompt_inputs
 from intact.lm.decoders.decoder_weights import DecoderWeights
 from intact.lm.generate import prefill
@@ -103,3 +104,17 @@ def test_layers_that_say_how_fast_states_fade_stay_in_floats(model):
     steps = {step.name: step.kind for step in model.engine.plan.steps}
     assert steps["0.mixer_step"] == steps["0.mixer_rate"] == "float_linear"
     assert steps["0.mixer_x"] == steps["0.mixer_out"] == "block_linear"
+
+
+@pytest.mark.parametrize("cache", ["float32", "int8"])
+def test_a_saved_model_has_the_same_states(cache, folders, tmp_path):
+    model = lm.load(folders["falcon_h1"], weights="int4", block=16, cache=cache, positions=64)
+    lm.save(model, tmp_path / "saved")
+    again = lm.load(tmp_path / "saved")
+    assert again.logits(TOKENS).tobytes() == model.logits(TOKENS).tobytes()
+    assert again.new_cache().state_bytes == model.new_cache().state_bytes > 0
+
+
+def test_rotations_are_refused(folders):
+    with pytest.raises(UnsupportedError, match="do not let a rotation through"):
+        lm.load(folders["qwen3_5"], weights="int4", block=16, rotate=True)

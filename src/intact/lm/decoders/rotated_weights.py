@@ -32,13 +32,15 @@ class RotatedWeights:
     Attributes:
         config: What the decoder is.
     Raises:
-        UnsupportedError: Norms take the mean away, stand behind layers, or positions have vectors.
+        UnsupportedError: Norms take the mean away, stand behind layers, or positions have vectors; or layers
+            have experts or states.
     Source: "QuaRot: Outlier-Free 4-Bit Inference in Rotated LLMs", without rotations that run; "SliceGPT".
     """
 
     def __init__(self, weights: DecoderWeights, seed: int = 0) -> None:
         config = weights.config
         fits = config.norms == "before" and config.has_norm_weights and not config.inner_norms
+        fits = fits and config.mixer is None and not config.gates_attention
         if config.is_layer_norm or config.learned_positions or not fits or config.experts or config.latent:
             raise UnsupportedError(
                 str(weights.path), f"a '{config.family}', whose norms do not let a rotation through",
