@@ -64,7 +64,6 @@ constexpr size_t kValues = 256;  // read or packed at once, where they are not m
 }  // namespace cached_attention
 
 // Linear attention: steps/linear_attention.cc.
-//   python benchmarks/linear_attention.py
 namespace linear_attention {
 constexpr size_t kColumns = 64;  // of a state, which stay in the first cache: 32 KB of 128 rows
 }  // namespace linear_attention

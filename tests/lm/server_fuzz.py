@@ -176,8 +176,8 @@ def check_answer(rng: random.Random, is_chat: bool = True) -> int:
     form = AnswerFormat("small", is_chat, 0)
     for body in (form.whole([parts], 0, 0), *(body for part in parts for body in form.chunk(part))):
         assert parse_strict(encode_strict(body))["choices"]
-    for others in (MessageBodies, partial(ResponseBodies, echoed={})):
-        whole, streamed = others("small").whole([parts], 1, 2), others("small")
+    for make in (MessageBodies, partial(ResponseBodies, echoed={})):
+        whole, streamed = make("small").whole([parts], 1, 2), make("small")
         chunks = [body for part in parts for body in streamed.chunk(part)]
         *_, last = [*streamed.begin(1, 1), *chunks, *streamed.end(1, 2)]
         assert parse_strict(encode_strict([whole, chunks, last]))

@@ -211,8 +211,8 @@ def test_a_response_is_the_answer_of_the_chat(model, responses):
         "temperature": 0,
         "store": False,
     }
-    for given in ("hi", HI, [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]):
-        answer = responses.create(input=given, **settings)
+    for text in ("hi", HI, [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]):
+        answer = responses.create(input=text, **settings)
         assert answer.output_text == expected
         assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
         assert (answer.usage.output_tokens, answer.instructions) == (8, "be")

@@ -22,7 +22,7 @@ from intact.formats import floats_of
 from intact.graph.ops import MICROSOFT, VARIANTS
 from intact.lm.decoders.decoder_weights import DecoderWeights
 from intact.lm.decoders.expert_graph import ExpertGraph
-from intact.lm.decoders.mixers.mixer_graph import MixerGraph
+from intact.lm.decoders.mixer_graph import MixerGraph
 from intact.lm.decoders.node_writer import Encode, NodeWriter
 from intact.lm.description.decoder_config import Experts
 from intact.lm.sequence_cache import STATE_ROWS

@@ -14,8 +14,14 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.formats import GgufWeights, WeightFiles, floats_of, join_rows, open_weights, take_rows
-from intact.lm.decoders.latent_weights import LATENT_ROLES, latent_source, latent_weight
-from intact.lm.decoders.mixers.mixer_weights import MIXER_ROLES, mixer_shape, mixer_source
+from intact.lm.decoders.joint_weights import (
+    LATENT_ROLES,
+    MIXER_ROLES,
+    latent_source,
+    latent_weight,
+    mixer_shape,
+    mixer_source,
+)
 from intact.lm.decoders.module_weights import ModuleWeights, is_module
 from intact.lm.description.decoder_config import DecoderConfig, wrong_values
 from intact.lm.description.families import FAMILIES

@@ -1,1 +1,0 @@
-"""Layers of decoders that have states in place of keys and values."""
