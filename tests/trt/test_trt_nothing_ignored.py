@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import helper
+from tests.onnx_models import onnx_model
 
 import intact.trt as trt
 from intact.trt.base.trt_object import WITHOUT_MEANING, Interface, settable, without_meaning
@@ -101,10 +102,7 @@ def test_a_layer_of_the_network_is_cast_by_its_class(network) -> None:
 
 
 def test_a_parsed_layer_is_cast_by_its_type_and_stays_a_node() -> None:
-    value = helper.make_tensor_value_info
-    node = helper.make_node("Relu", ["x"], ["y"])
-    graph = helper.make_graph([node], "g", [value("x", 1, [2])], [value("y", 1, [2])])
-    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    file = onnx_model([helper.make_node("Relu", ["x"], ["y"])], {"x": [2]}, {"y": [2]}, ir_version=8)
     builder = trt.Builder(trt.Logger())
     network = builder.create_network()
     assert trt.OnnxParser(network, trt.Logger()).parse(file.SerializeToString())

@@ -51,7 +51,7 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
     """
     from intact.graph import load, prune, save
     from intact.ptq import quantize_weights
-    from intact.ptq.stages.embedding_tables import write_block_gathers
+    from intact.ptq.stages import write_block_gathers
 
     notes = Notes("quantize_dynamic")
     check_arguments(notes, call_arguments, DYNAMIC)
