@@ -88,7 +88,7 @@ LINES = {
     "src/intact/formats": 4_100,
     "src/intact/graph": 19_700,
     "src/intact/kernels": 1_400,
-    "src/intact/lm": 19_000,
+    "src/intact/lm": 19_150,
     "src/intact/numerics": 5_700,
     "src/intact/ort": 4_800,
     "src/intact/placement": 3_450,

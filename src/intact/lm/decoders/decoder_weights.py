@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
-from intact.formats import GgufWeights, WeightFiles, floats_of, join_rows, open_weights, take_rows
+from intact.formats import (
+    GgufWeights,
+    MetadataFields,
+    WeightFiles,
+    floats_of,
+    join_rows,
+    open_weights,
+    take_rows,
+)
 from intact.lm.decoders.joint_weights import (
     LATENT_ROLES,
     MIXER_ROLES,
@@ -26,6 +34,7 @@ from intact.lm.decoders.module_weights import ModuleWeights, is_module
 from intact.lm.description.decoder_config import DecoderConfig, wrong_values
 from intact.lm.description.families import FAMILIES
 from intact.lm.description.foreign_paths import refuse_foreign
+from intact.lm.description.language_part import LanguageWeights, is_whole
 from intact.lm.description.read_description import DIVISORS, read_description
 from intact.numerics import BlockWeights
 
@@ -126,6 +135,8 @@ class DecoderWeights:
             self.path = Path(source)
             refuse_foreign(self.path)
             self._files = open_weights(source, accepted)
+        if is_whole(MetadataFields(self._files.config, "config.json")):
+            self._files = LanguageWeights(self._files)
         names = frozenset(self._files.names)
         self.metadata: dict[str, Any] = {}
         self.code_bits = 0.0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from intact.errors import FileAccessError, FileFormatError, IntactError, UnsupportedError
 from intact.lm.description.config_json import family_of
+from intact.lm.description.language_part import is_whole
 from intact.lm.description.model_files import ModelFiles
 
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
@@ -104,7 +105,8 @@ def _refuse_config(folder: Path, where: str, has_config: bool) -> None:
         raise UnsupportedError(
             where, f"weights with codes of MLX (quantization in {CONFIG})", _WANTED, _ORIGINAL
         )
-    family_of(fields)
+    if not is_whole(fields):
+        family_of(fields)
 
 
 def _refuse_without_weights(folder: Path, where: str, names: list[str]) -> None:

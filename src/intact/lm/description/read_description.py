@@ -10,8 +10,8 @@ import numpy as np
 
 from intact.formats import FieldUse, GgufWeights, WeightFiles, floats_of
 from intact.lm.description.chat_templates import folder_chat_templates, gguf_chat_templates
-from intact.lm.description.config_json import config_from_json
 from intact.lm.description.gguf_keys import config_from_gguf
+from intact.lm.description.language_part import read_folder_config
 from intact.lm.description.model_description import ModelDescription
 from intact.lm.description.model_files import ModelFiles
 from intact.lm.description.pooling import folder_pooling, gguf_pooling
@@ -97,10 +97,10 @@ def _of_folder(files: WeightFiles, folder: Path, accepted: Collection[str]) -> M
     config = sources.fields(CONFIG)
     own = "its fields follow" if files.field_uses else "the weights are taken as they are"
     config.harmless({"quantization_config": own})
-    decoder = config_from_json(config)
+    language, decoder = read_folder_config(config)
     description = ModelDescription(
-        decoder.family, decoder, folder_special_tokens(sources),
-        folder_chat_templates(sources, str(config.peek("model_type"))), folder_pooling(sources),
+        decoder.family, decoder, folder_special_tokens(sources, language),
+        folder_chat_templates(sources, str(language.peek("model_type"))), folder_pooling(sources),
     )  # fmt: skip
     return _finish(description, sources, files.field_uses)
 

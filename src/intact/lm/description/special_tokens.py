@@ -37,19 +37,26 @@ _NO_TOKENS: dict[str, tuple[Any, ...]] = dict.fromkeys(
 )  # fmt: skip
 
 
-def folder_special_tokens(sources: ModelFiles) -> SpecialTokens:
+def folder_special_tokens(sources: ModelFiles, language: MetadataFields | None = None) -> SpecialTokens:
     """Return the special tokens of a Hugging Face folder: an answer ends where transformers ends it.
 
     That is at the tokens of generation_config.json, or without them at those of config.json. The end token of
     the tokenizer ends it as well, because conversations are written with it.
+
+    Args:
+        sources: The files.
+        language: The fields of the language model, where they stand in others, which name the tokens first.
     """
     config, generation = sources.fields(CONFIG), sources.fields("generation_config.json")
-    own, ends = end_tokens(config, "eos_token_id"), end_tokens(generation, "eos_token_id")
-    begins = [*end_tokens(generation, "bos_token_id"), *end_tokens(config, "bos_token_id")]
+    ends = end_tokens(generation, "eos_token_id")
+    places = [config] if language is None or language is config else [config, language]
+    own = [end_tokens(fields, "eos_token_id") for fields in places]
+    begins = [token for fields in (generation, *places) for token in end_tokens(fields, "bos_token_id")]
     generation.harmless(_GENERATION)
     for key, values in _NO_TOKENS.items():
         generation.require(key, values, "no token is meant")
-    return SpecialTokens(next(iter(begins), None), ends or own, end_texts=_end_texts(sources))
+    ends = ends or next(filter(None, own), ())
+    return SpecialTokens(next(iter(begins), None), ends, end_texts=_end_texts(sources))
 
 
 def end_tokens(fields: MetadataFields, key: str, most: int = 2**31 - 1) -> tuple[int, ...]:
