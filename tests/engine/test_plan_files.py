@@ -59,6 +59,7 @@ def arrays():
         "model": np.frombuffer(b"some model", np.uint8),
         "one_last": np.array([2]),
         "cosines": np.ones((3, 2), np.float32),
+        "wcc": np.ones((2, 8), np.float32),
         "wb": np.arange(24, dtype=np.uint8).reshape(6, 4),
         "wcb": np.arange(128, dtype=np.uint8).reshape(32, 4),
         "wcs": np.linspace(-1, 1, 32, dtype=np.float32).reshape(32, 1),
@@ -98,7 +99,13 @@ def tensors():
     declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6), floats("bg", 3, 8)]
     declared += [floats("cb", 3, 16)]
     declared += [floats("ro", 1, 3, 8), floats("at", 1, 3, 8), *(floats(n, 1, 2, 3, 4) for n in ("ck", "cv"))]
-    declared += [floats("bf", 3, 6), s.Tensor("dc", "uint8", image), s.Tensor("dcz", "uint8", ())]
+    declared += [floats("la", 1, 3, 8), floats("las", 1, 2, 4, 4), floats("cc", 1, 3, 8)]
+    declared += [
+        floats("ccs", 1, 1, 8),
+        floats("bf", 3, 6),
+        s.Tensor("dc", "uint8", image),
+        s.Tensor("dcz", "uint8", ()),
+    ]
     declared += [floats("dcs"), floats("ldh", 1, 3, 2), floats("dy", "batch", 1, 6, 6)]
     return declared
 
@@ -195,6 +202,8 @@ def example():
         *attention_steps(),
         *block_steps(),
         *steps_of_sizes(),
+        s.LinearAttention("remember", (), "se", "se", "se", "la", "las", 2, 2, 0.5),
+        s.CausalConv("convolve", (), "la", "cc", "ccs", "wcc"),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
     )
