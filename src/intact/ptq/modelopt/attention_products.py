@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from intact.graph import Model, Node, Value, input_of, is_op
+from intact.graph import Model, Node, Value, input_of, is_op, ops
 
-_BETWEEN = frozenset(
-    {"Add", "Mul", "Div", "Sub", "Where", "Cast", "Reshape", "Identity", "Clip", "Min", "Max"}
-)
-"""Operators between the first product and its Softmax: scales, masks and types."""
+_BETWEEN = frozenset({"Add", "Mul", "Div", "Sub", "Where", "Cast", "Clip", "Min", "Max"})
+"""Operators between the first product and its Softmax, beside moves: scales, masks and types."""
 
-_BEHIND = frozenset({"Cast", "Where", "Dropout", "Identity", "Reshape"})
+_BEHIND = frozenset({"Cast", "Where"})
 _STEPS = 16  # of a walk from a Softmax
 
 
@@ -65,10 +63,15 @@ def _product_before(softmax: Node) -> Node | None:
         node = None if value is None else value.producer()
         if node is None or _is_product_of_tensors(node):
             return node
-        if node.op_type not in _BETWEEN:
+        if not _is_any(node, _BETWEEN):
             return None
         value = next((part for part in node.inputs if part is not None and _leads_to_product(part)), None)
     return None
+
+
+def _is_any(node: Node, operators: Collection[str]) -> bool:
+    """Return whether a node has one of these operators, or moves all elements."""
+    return node.op_type in operators or ops.may_move(node, keeps_all=True)
 
 
 def _leads_to_product(value: Value, steps: int = _STEPS) -> bool:
@@ -78,7 +81,7 @@ def _leads_to_product(value: Value, steps: int = _STEPS) -> bool:
         return False
     if _is_product_of_tensors(node):
         return True
-    return node.op_type in _BETWEEN and any(
+    return _is_any(node, _BETWEEN) and any(
         part is not None and _leads_to_product(part, steps - 1) for part in node.inputs
     )
 
@@ -90,7 +93,7 @@ def _product_behind(softmax: Node) -> Node | None:
         product = next((r for r in readers if _is_product_of_tensors(r) and r.inputs[0] is value), None)
         if product is not None:
             return product
-        following = next((reader for reader in readers if reader.op_type in _BEHIND), None)
+        following = next((reader for reader in readers if _is_any(reader, _BEHIND)), None)
         if following is None:
             return None
         value = following.outputs[0]
@@ -123,10 +126,7 @@ def source_of_transpose(value: Value) -> Value | None:
     node = value.producer()
     if node is None or not is_op(node, "Transpose"):
         return None
-    attribute = node.attributes.get("perm")
-    if attribute is None:
-        return None
-    perm = list(attribute.as_ints())
+    perm = list(ops.Transpose.of(node).perm or ())
     rank = len(perm)
     swapped = [*range(rank - 2), rank - 1, rank - 2]
     return input_of(node, 0) if perm == swapped else None
