@@ -1,4 +1,4 @@
-"""What 4 and 8 bits cost in each kind of layer of decoders with states: random Qwen3.5 and Mamba 2.
+"""Costs of 4 and 8 bits in each kind of layer of decoders with states: random Qwen3.5 and Mamba 2.
 
     python -m pip install torch transformers
     python benchmarks/state_layers.py

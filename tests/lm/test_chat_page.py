@@ -77,7 +77,7 @@ def test_its_script_shows_the_answer_of_the_chat(model, server, tmp_path):
     program = tmp_path / "page.js"
     program.write_text(DOCUMENT + script_of(httpx.get(server.url).text) + ACT)
     run = subprocess.run(
-        ["node", str(program), server.url], capture_output=True, text=True, timeout=120, check=True
+        ["node", str(program), server.url], capture_output=True, text=True, timeout=600, check=True
     )
     expected = model.chat([{"role": "user", "content": "hi"}], max_tokens=8)
     shown, figures = json.loads(run.stdout)

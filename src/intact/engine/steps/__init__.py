@@ -87,8 +87,8 @@ __all__ = [
     "DynamicRecurrent", "Elementwise", "Epilogue", "Expand", "FakeQuantize", "FallbackSubgraph",
     "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather",
     "GatherElements", "GatherRows", "GridSample", "Interpolate", "LayerNorm", "Linear", "LinearAttention",
-    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape",
-    "Resize", "ResizePlaces", "Rotary", "ScatterElements", "ScatterRows", "Shape", "SizeVector", "Slice",
-    "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose",
-    "constants", "reads", "writes",
+    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce",
+    "Reinterpret", "Rescale", "Reshape", "Resize", "ResizePlaces", "Rotary",
+    "ScatterElements", "ScatterRows", "Shape", "SizeVector", "Slice", "Softmax", "SplitQuantize",
+    "StackPlanes", "Step", "Table", "Tensor", "TopK", "Transpose", "constants", "reads", "writes",
 ]  # fmt: skip
