@@ -87,27 +87,19 @@ def tensors():
         *(s.Tensor(n, "int64", (3, 1)) for n in ("su", "fo")), floats("ge", 3, 1), floats("ip", 2, 1),
         *(floats(n, 3, 8) for n in ("ch", "pu", "sr")),
         floats("be", 3, 2), s.Tensor("bp", "int64", (3, 2)), floats("gr", 2, 8),
-        floats("gs", "batch", 4, 1, 2), codes("st", "batch", 8, 6, 6),
-        floats("se", 1, 3, 8),
+        floats("gs", "batch", 4, 1, 2), codes("st", "batch", 8, 6, 6), s.Tensor("columns", "int64", (3, 2)),
+        floats("se", 1, 3, 8), floats("la", 1, 3, 8), floats("las", 1, 2, 4, 4), floats("cc", 1, 3, 8),
         floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6), floats("fu", "batch", 6, 7, 6),
+        floats("ccs", 1, 1, 8), floats("cb", 3, 16),
     ]  # fmt: skip
-    declared += [floats("ex", "batch", 8), s.Tensor("n", "int64", (2,))]
-    declared += [s.Tensor("columns", "int64", (3, 2)), floats("shares", 3, 2)]
+    declared += [floats("ex", "batch", 8), s.Tensor("n", "int64", (2,)), floats("shares", 3, 2)]
     above, below = split_codes("uint16", 2.0**-12, 30000)
     declared += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
     declared += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
     declared += [s.Tensor("dq", "int8", (3, 8)), floats("dqs", 3, 1), floats("bl", 3, 6), floats("bg", 3, 8)]
-    declared += [floats("cb", 3, 16)]
     declared += [floats("ro", 1, 3, 8), floats("at", 1, 3, 8), *(floats(n, 1, 2, 3, 4) for n in ("ck", "cv"))]
-    declared += [floats("la", 1, 3, 8), floats("las", 1, 2, 4, 4), floats("cc", 1, 3, 8)]
-    declared += [
-        floats("ccs", 1, 1, 8),
-        floats("bf", 3, 6),
-        s.Tensor("dc", "uint8", image),
-        s.Tensor("dcz", "uint8", ()),
-    ]
-    declared += [floats("dcs"), floats("ldh", 1, 3, 2), floats("dy", "batch", 1, 6, 6)]
-    return declared
+    declared += [floats("bf", 3, 6), s.Tensor("dc", "uint8", image), s.Tensor("dcz", "uint8", ())]
+    return [*declared, floats("dcs"), floats("ldh", 1, 3, 2), floats("dy", "batch", 1, 6, 6)]
 
 
 def attention_steps():
@@ -115,7 +107,7 @@ def attention_steps():
     return (
         s.Rotary("turn", (), "se", "one_last", "ro", "cosines", "cosines", 2, True),
         s.CachedAttention(
-            "attend", (), "ro", "se", "se", "one_last", "at", "ck", "cv", 2, 2, 0.5, softcap=3.0, window=2
+            "attend", (), "ro", "se", "se", "one_last", "at", "ck", "cv", 2, 2, 0.5, "", "", 3.0, 2
         ),
     )
 
@@ -131,7 +123,7 @@ def steps_of_sizes():
 
 
 def block_steps():
-    """Steps with weights in blocks."""
+    """Steps with weights in blocks, and steps with states."""
     sizes = {"inputs": 8, "bits": 4, "block": 8}
     blocks = {"weight": "wb", "scales": "wbs", **sizes}
     places = blocks | {"table": "values"}
@@ -145,6 +137,8 @@ def block_steps():
         s.DynamicRecurrent("states", ("LSTM2",), "wsd", "wss", x="se", reverse=(True,), last_h="ldh"),
         s.DynamicQuantize("range", (), "x", "dc", "dcs", "dcz"),
         s.DynamicConv("scaled", ("ConvInteger1",), "dc", "dcs", "dy", "wdc", "wds", "dcz", pads=(1, 1, 1, 1)),
+        s.LinearAttention("remember", (), "se", "se", "se", "la", "las", 2, 2, 0.5),
+        s.CausalConv("convolve", (), "la", "cc", "ccs", "wcc"),
     )
 
 
@@ -202,8 +196,6 @@ def example():
         *attention_steps(),
         *block_steps(),
         *steps_of_sizes(),
-        s.LinearAttention("remember", (), "se", "se", "se", "la", "las", 2, 2, 0.5),
-        s.CausalConv("convolve", (), "la", "cc", "ccs", "wcc"),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.lm.small_decoders import TOKENS, write_folder
+from tests.runtime_operators import need_runtime_operator
 
 from intact import lm
 from intact.errors import UnsupportedError
@@ -90,6 +91,7 @@ def test_states_are_counted_as_memory(model):
 @pytest.mark.parametrize("family", ["nemotron_h", "mamba2"])
 def test_weights_are_calibrated_through_states(family, folders):
     """ONNX Runtime runs the float model, whose states are operators of its own."""
+    need_runtime_operator("LinearAttention")
     weights = DecoderWeights(folders[family])
     windows = [np.asarray(TOKENS), np.asarray(TOKENS[::-1])]
     assert float_model(weights, 64, {}, 16).graph.outputs

@@ -117,6 +117,8 @@ def quantized_bias_of(value: ir.Value | None, constants: Constants | None = None
     stored = constants(codes)
     if codes.dtype != ir.DataType.INT32 or stored is None or zero_point.any():
         return None
+    if scale.size != 1 and scale.shape != stored.shape[-1:]:
+        return None
     return QuantizedBias(node.outputs[0], stored, scale)
 
 

@@ -196,7 +196,18 @@ def _check_batch(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributePr
         raise FileFormatError(f"{where}: attribute 'batch_dims'", str(attribute.i), "0 or more", FIX)
 
 
-_OWN_CHECKS = {"Einsum": _check_equation, "GatherND": _check_batch, "Split": _check_split}
+def _check_axis(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto], where: str) -> None:
+    """Refuse an axis beyond 32 bits: ONNX's inference keeps the lower half, and reads before its array."""
+    attribute = attributes.get("axis")
+    if attribute is not None and not attribute.ref_attr_name and not -_FAR <= attribute.i < _FAR:
+        at = f"{where}: attribute 'axis'"
+        raise FileFormatError(at, str(attribute.i), f"{-_FAR} to {_FAR - 1}", FIX)
+
+
+_OWN_CHECKS = {
+    "Einsum": _check_equation, "GatherND": _check_batch, "LayerNormalization": _check_axis,
+    "Split": _check_split,
+}  # fmt: skip
 
 
 _COUNTS = {"num_heads": 1, "kv_num_heads": 1, "hidden_size": 1, "K": 1, "N": 1, "k": 1, "block_size": 0}
