@@ -20,7 +20,7 @@ from intact.torch.operators.fake_quantize import is_tracing
 from intact.torch.private_torch import is_in_functorch
 from intact.torch.tracing.function_names import function_of
 
-__all__ = ["ExactMode", "exact_functions", "has_engine_form", "is_exact", "is_suspended", "torch_functions"]
+__all__ = ["ExactMode", "exact_functions", "has_engine_form", "is_exact", "is_suspended", "open_mode", "torch_functions"]
 
 _local = threading.local()
 
@@ -34,15 +34,15 @@ def exact_functions(model: nn.Module) -> Iterator[None]:
     Rule N65.
     """
     recorded = is_tracing() or is_in_functorch()
-    if model.training or recorded or is_suspended() or getattr(_local, "open", False):
+    if model.training or recorded or is_suspended() or is_exact():
         yield
         return
-    _local.open = True
+    _local.mode = ExactMode()
     try:
-        with ExactMode():
+        with _local.mode:
             yield
     finally:
-        _local.open = False
+        _local.mode = None
 
 
 @contextmanager
@@ -58,7 +58,13 @@ def torch_functions() -> Iterator[None]:
 
 def is_exact() -> bool:
     """Return whether `exact_functions` is open in this thread."""
-    return bool(getattr(_local, "open", False))
+    return open_mode() is not None
+
+
+def open_mode() -> ExactMode | None:
+    """Return the mode that `exact_functions` opened in this thread; None outside of it."""
+    mode: ExactMode | None = getattr(_local, "mode", None)
+    return mode
 
 
 def is_suspended() -> bool:

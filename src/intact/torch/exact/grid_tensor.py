@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex
 import torch
 from torch import Tensor, nn
 
-from intact.torch.exact.exact_mode import ExactMode, has_engine_form, is_exact, is_suspended
+from intact.torch.exact.exact_mode import ExactMode, has_engine_form, is_suspended, open_mode
 from intact.torch.exact.tensor_grids import CarriesGrid, GridClaim, TensorGrid, grid_of
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.private_torch import DisableTorchFunctionSubclass, is_in_functorch, storage_id
@@ -85,19 +85,23 @@ def carry_grid(
 ) -> Tensor:
     """Return a quantizer's output with its grid.
 
-    It stays an ordinary tensor where no product reads grids: inside of `exact_functions`, which notes grids
-    itself, under tracers, off the CPU, and in other dtypes than float32.
+    Inside of `exact_functions` its mode notes the grid, and the tensor stays an ordinary one; so it does
+    where no product reads grids: under tracers, off the CPU, and in other dtypes than float32.
 
     Args:
         y: What `intact::fake_quantize` computed.
         inputs: Of what.
         high, low, format, axis, narrow: The other arguments of that call.
     """
-    if type(y) is not Tensor or y.dtype != torch.float32 or not ops.is_readable(y):
+    if type(y) is not Tensor or y.dtype != torch.float32 or y.device.type != "cpu":
         return y
-    if y.layout != torch.strided or not y.numel() or is_exact() or _is_torchs_own():
+    if y.layout != torch.strided or not y.numel() or _is_torchs_own():
         return y
     grid = grid_of(inputs, high, low, format, axis, narrow)
+    mode = open_mode()
+    if mode is not None:
+        mode.grids.put(y, grid)
+        return y
     return y if grid is None else _with_claim(y, GridClaim.of(y), grid)
 
 

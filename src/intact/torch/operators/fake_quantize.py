@@ -85,7 +85,7 @@ def fake_quantize(
         axes = broadcast_axes(amax.shape, x.dim())
     else:
         axes = [axis] if isinstance(axis, int) else list(axis)
-    if not is_tracing() and has_functorch_transforms():
+    if has_functorch_transforms() and not is_tracing():
         _check_dtype(x)
         return fake_quantize_formula.transformable(x, amax, amin, format, axes or None, narrow)
     call = torch.ops.intact.fake_quantize.default

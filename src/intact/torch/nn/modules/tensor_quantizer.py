@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,29 @@ from intact.errors import CalibrationError, IntactError, UnsupportedError
 from intact.spec import Format
 from intact.torch import calib
 from intact.torch.descriptor import QuantDescriptor, format_name
-from intact.torch.exact.grid_tensor import carry_grid, plain_tensor
+from intact.torch.exact.grid_tensor import GridTensor, carry_grid, plain_tensor
 from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules._stale_ranges import WatchedWeight, watch_weight
 from intact.torch.nn.modules._switches import ExportSwitch, Switches
 from intact.torch.nn.modules.clip import Clip
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.operators import learned_ranges
-from intact.torch.private_torch import is_in_functorch, whole_batch
+from intact.torch.operators.fake_quantize import is_tracing
+from intact.torch.private_torch import DisableTorchFunction, is_in_functorch, whole_batch
 from intact.torch.tensor_quant import refuse_negative, tensor_quant
 from intact.torch.utils.quant_logging import LOGGER
 
 __all__ = ["TensorQuantizer", "name_quantizers"]
+
+_ORDINARY = (Tensor, nn.Parameter, GridTensor)
+
+
+def _unseen_by_modes(inputs: Tensor) -> AbstractContextManager[None]:
+    """Return a context in which no function mode sees the quantizer's own arithmetic, a dozen calls.
+
+    Tracers see it, and so do the classes of tensors that are not PyTorch's or ours.
+    """
+    return DisableTorchFunction() if type(inputs) in _ORDINARY and not is_tracing() else nullcontext()
 
 
 class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
@@ -304,11 +316,15 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
 
     def _steps(self, inputs: Tensor) -> Tensor:
         if self._if_calib:
-            self._collect(inputs.detach())
+            with _unseen_by_modes(inputs):
+                self._collect(inputs.detach())
         # A learned range clips exactly once, also where it is not being learned at the moment.
         if self._if_clip or (self._learn_amax is True and self._if_quant):
             inputs = self.clip(inputs)
-        return self._quantize(inputs) if self._if_quant else inputs
+        if not self._if_quant:
+            return inputs
+        with _unseen_by_modes(inputs) if self._fake_quant else nullcontext():
+            return self._quantize(inputs)
 
     def _collect(self, inputs: Tensor) -> None:
         """Show a tensor to the calibrator; inside of `torch.vmap` that of all samples."""
@@ -341,11 +357,13 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
                 high = high.reshape([n if a in axes else 1 for a, n in enumerate(inputs.shape)])
             codes, self._scale = tensor_quant(inputs, high, bits, self._unsigned, self._narrow_range)
             return codes
-        lost = ops.nonfinite_granules(low, high) if self._is_dynamic else None
+        is_dynamic = self._is_dynamic
+        lost = ops.nonfinite_granules(low, high) if is_dynamic else None
         if lost is not None:
             low, high = None if low is None else low.masked_fill(lost, -1), high.masked_fill(lost, 1)
-        grid: Any = {"format": self.format, "axis": axes, "narrow": self._narrow_range}
-        if isinstance(self._learn_amax, str) and not self._is_dynamic:
+        format = self.format
+        grid: Any = {"format": format, "axis": axes, "narrow": self._narrow_range}
+        if isinstance(self._learn_amax, str) and not is_dynamic:
             features = learned_ranges.features_of(inputs, axes or (), isinstance(inputs, nn.Parameter))
             grid |= {"kind": self._learn_amax, "features": features}
             out = learned_ranges.fake_quantize(inputs, high, low, **grid)
@@ -356,9 +374,9 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
             return out.masked_fill(lost, math.nan)
         if self.training:
             return out
-        if not self._is_dynamic and self._learn_amax is not True and not torch.compiler.is_compiling():
+        if not is_dynamic and self._learn_amax is not True and not torch.compiler.is_compiling():
             watch_weight(self, inputs, out)
-        return carry_grid(out, inputs, high, low, self.format, axes, self._narrow_range)
+        return carry_grid(out, inputs, high, low, format, axes, self._narrow_range)
 
     @property
     def _is_dynamic(self) -> bool:
