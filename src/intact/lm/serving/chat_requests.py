@@ -83,23 +83,30 @@ def parse_messages(fields: Fields) -> list[dict[str, Any]]:
     Raises:
         ProtocolError: It is no list of messages.
     """
-    value = fields.take("messages")
-    if not isinstance(value, list) or not value:
-        raise fields.error("messages", "must be a list of one message or more")
-    return [_message(record, f"messages[{number}].") for number, record in enumerate(value)]
+    return [_message(message) for message in message_fields(fields)]
 
 
-def _message(record: Any, where: str) -> dict[str, Any]:
-    message = Fields(record, where)
+def message_fields(fields: Fields) -> list[Fields]:
+    """Return the fields of each of `messages`.
+
+    Args:
+        fields: Of the request.
+    Raises:
+        ProtocolError: It is no list of objects, or empty.
+    """
+    return fields.objects("messages", fields.take("messages"), "a list of one message or more", least=1)
+
+
+def _message(message: Fields) -> dict[str, Any]:
     entry: dict[str, Any] = {"role": message.text("role")}
     if (content := message.take("content", None)) is not None:
-        entry["content"] = _content(message, content, where)
+        entry["content"] = _content(message, content)
     for name in REASONING_FIELDS:
         if (reasoning := message.take(name, None)) is not None:
             entry[name] = message.check_text(name, reasoning)
     if len({entry[name] for name in REASONING_FIELDS if name in entry}) > 1:
         raise message.error(REASONING_FIELDS[0], "differs from the same field under another name")
-    if calls := _calls(message, where):
+    if calls := _calls(message):
         entry["tool_calls"] = calls
     for name in ("tool_call_id", "name"):
         if text := message.text(name, ""):
@@ -111,14 +118,10 @@ def _message(record: Any, where: str) -> dict[str, Any]:
     return entry
 
 
-def _calls(message: Fields, where: str) -> list[dict[str, Any]]:
+def _calls(message: Fields) -> list[dict[str, Any]]:
     """Return earlier calls; their arguments stay the text that came."""
-    value = message.take("tool_calls", [])
-    if not isinstance(value, list):
-        raise message.error("tool_calls", "must be a list")
     calls = []
-    for number, record in enumerate(value):
-        call = Fields(record, f"{where}tool_calls[{number}].")
+    for call in message.objects("tool_calls", message.take("tool_calls", []), "a list"):
         if call.text("type", "function") != "function":
             raise call.error("type", "must be 'function'", "unsupported_parameter")
         function = Fields(call.take("function"), call.place("function."))
@@ -151,16 +154,15 @@ def read_arguments(function: Fields, arguments: Any) -> str | dict[str, Any]:
     return checked
 
 
-def _content(message: Fields, value: Any, where: str) -> str | list[dict[str, str]]:
+def _content(message: Fields, value: Any) -> str | list[dict[str, str]]:
     """Return a text, or parts of text."""
     if not isinstance(value, list):
         return message.check_text("content", value)
+    whole = [{"type": "text", "text": part} if isinstance(part, str) else part for part in value]
     parts = []
-    for number, part in enumerate(value):
-        place = f"{where}content[{number}]."
-        fields = Fields({"type": "text", "text": part} if isinstance(part, str) else part, place)
-        if fields.text("type") not in ("text", "input_text", "output_text"):
-            raise fields.error("type", "must be 'text'", "unsupported_parameter")
-        parts.append({"type": "text", "text": fields.text("text")})
-        fields.finish()
+    for part in message.objects("content", whole, "a list"):
+        if part.text("type") not in ("text", "input_text", "output_text"):
+            raise part.error("type", "must be 'text'", "unsupported_parameter")
+        parts.append({"type": "text", "text": part.text("text")})
+        part.finish()
     return parts

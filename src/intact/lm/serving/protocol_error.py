@@ -140,6 +140,21 @@ class Fields:
             raise self.error(name, "must be true or false")
         return value
 
+    def objects(self, name: str, value: Any, expected: str, least: int = 0) -> list[Fields]:
+        """Return the fields of each object of a list.
+
+        Args:
+            name: Of the field.
+            value: The field's.
+            expected: What the field holds, for the message.
+            least: How many objects it must have.
+        Raises:
+            ProtocolError: It is no list, too short, or has something else than objects.
+        """
+        if not isinstance(value, list) or len(value) < least:
+            raise self.error(name, f"must be {expected}")
+        return [Fields(record, self.place(f"{name}[{number}].")) for number, record in enumerate(value)]
+
     def text(self, name: str, default: Any = MISSING) -> str:
         """Return a text of Unicode's characters."""
         return self.check_text(name, self.take(name, default))

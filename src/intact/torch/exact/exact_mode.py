@@ -20,7 +20,7 @@ from intact.torch.operators.fake_quantize import is_tracing
 from intact.torch.private_torch import is_in_functorch
 from intact.torch.tracing.function_names import function_of
 
-__all__ = ["ExactMode", "exact_functions", "has_engine_form", "is_exact", "is_suspended", "open_mode", "torch_functions"]
+__all__ = ["ExactMode", "exact_functions", "has_engine_form", "is_suspended", "open_mode", "torch_functions"]
 
 _local = threading.local()
 
@@ -34,7 +34,7 @@ def exact_functions(model: nn.Module) -> Iterator[None]:
     Rule N65.
     """
     recorded = is_tracing() or is_in_functorch()
-    if model.training or recorded or is_suspended() or is_exact():
+    if model.training or recorded or is_suspended() or open_mode() is not None:
         yield
         return
     _local.mode = ExactMode()
@@ -54,11 +54,6 @@ def torch_functions() -> Iterator[None]:
         yield
     finally:
         _local.suspended = before
-
-
-def is_exact() -> bool:
-    """Return whether `exact_functions` is open in this thread."""
-    return open_mode() is not None
 
 
 def open_mode() -> ExactMode | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from intact.lm.generate import StopRules
-from intact.lm.serving.chat_requests import ChatOptions, read_effort
+from intact.lm.serving.chat_requests import ChatOptions, message_fields, read_effort
 from intact.lm.serving.generation_fields import read_sampling, read_stops, read_text_format
 from intact.lm.serving.protocol_error import Fields
 from intact.lm.serving.requests import TextRequest
@@ -77,12 +77,8 @@ def _system(fields: Fields) -> list[dict[str, Any]]:
 
 def _messages(fields: Fields) -> list[dict[str, Any]]:
     """Return the messages; several of one role in turn are one message, as in Anthropic's."""
-    value = fields.take("messages")
-    if not isinstance(value, list) or not value:
-        raise fields.error("messages", "must be a list of one message or more")
     messages: list[dict[str, Any]] = []
-    for number, record in enumerate(value):
-        message = Fields(record, f"messages[{number}].")
+    for message in message_fields(fields):
         role, content = message.text("role"), message.take("content")
         message.finish()
         if role not in ("user", "assistant", "system"):
@@ -151,9 +147,7 @@ def _assistant(message: Fields, role: str, content: Any) -> list[dict[str, Any]]
 def _blocks(message: Fields, content: Any) -> list[Fields]:
     if isinstance(content, str):
         content = [{"type": "text", "text": content}] if content else []
-    if not isinstance(content, list):
-        raise message.error("content", "must be a string or a list of blocks")
-    return [Fields(block, message.place(f"content[{number}].")) for number, block in enumerate(content)]
+    return message.objects("content", content, "a string or a list of blocks")
 
 
 def _text_part(block: Fields, kind: str) -> dict[str, str]:
@@ -167,11 +161,8 @@ def _texts(fields: Fields, name: str, value: Any) -> list[dict[str, str]]:
     if isinstance(value, str):
         text = fields.check_text(name, value)
         return [{"type": "text", "text": text}] if text else []
-    if not isinstance(value, list):
-        raise fields.error(name, "must be a string or a list of texts")
     parts = []
-    for number, record in enumerate(value):
-        block = Fields(record, fields.place(f"{name}[{number}]."))
+    for block in fields.objects(name, value, "a string or a list of texts"):
         parts.append(_text_part(block, block.text("type")))
         _finish(block)
     return parts

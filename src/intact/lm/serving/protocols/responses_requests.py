@@ -100,11 +100,8 @@ def _messages(fields: Fields) -> list[dict[str, Any]]:
     value = fields.take("input")
     if isinstance(value, str):
         value = [{"role": "user", "content": value}]
-    if not isinstance(value, list) or not value:
-        raise fields.error("input", "must be a string, or a list of one item or more")
     messages: list[dict[str, Any]] = []
-    for number, record in enumerate(value):
-        item = Fields(record, f"input[{number}].")
+    for item in fields.objects("input", value, "a string, or a list of one item or more", least=1):
         entry = _item(item, item.text("type", "message"))
         item.skip("id", "status", "phase")
         item.finish()
@@ -158,11 +155,8 @@ def _content_list(item: Fields, name: str) -> list[dict[str, str]]:
 def _content(item: Fields, name: str, value: Any) -> str | list[dict[str, str]]:
     if isinstance(value, str):
         return item.check_text(name, value)
-    if not isinstance(value, list):
-        raise item.error(name, "must be a string or a list of texts")
     parts = []
-    for number, record in enumerate(value):
-        part = Fields(record, item.place(f"{name}[{number}]."))
+    for part in item.objects(name, value, "a string or a list of texts"):
         kind = part.text("type")
         if kind not in ("input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal"):
             raise part.error("type", "must be a text", "unsupported_parameter")
