@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, overload
 from intact._installation import c_headers, c_library, onnxruntime_library, require_own_folder
 from intact._version import __version__
 from intact.errors import IntactError, NotQuantizedWarning, QuantValueError
+from intact.free_memory import gc_frozen
 from intact.spec import Format, QuantSpec
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def quantize(model: Any, data: Any = None, **options: Any) -> Any:
     Raises:
         QuantValueError: There are no data for an ONNX model, or neither data nor example for a module.
     """
-    from intact.ptq import options_with_modelopt, quantize_modelopt, quantize_weights, wants_blocks
-
+    with gc_frozen():  # imports make many objects that stay
+        from intact.ptq import options_with_modelopt, quantize_modelopt, quantize_weights, wants_blocks
     if options.get("modelopt") is not None:
         options = options_with_modelopt(model, **options)
     if "modelopt" in options:
@@ -99,11 +100,10 @@ def quantize(model: Any, data: Any = None, **options: Any) -> Any:
             "quantize: data", "none", "inputs like those of its later work",
             "pass a folder of images, an .npy, .npz or .py file, arrays, or batches",
         )  # fmt: skip
-    from intact.engine.compare import compare_file
     from intact.ptq import quantize as quantize_onnx
 
     result = quantize_onnx(model, data, **options)
-    result.compare = compare_file
+    result.compare = _compare_file
     return result
 
 
@@ -246,8 +246,8 @@ def compile(
             f"one for a {type(model).__name__}, which is no torch.nn.Module", "none: it is for modules",
             "leave it out",
         )  # fmt: skip
-    from intact.engine import compile as build
-
+    with gc_frozen():
+        from intact.engine import compile as build
     engine = build(_onnx_model(model), **options)
     if engine.plan.is_unquantized or engine.plan.dynamic:
         name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model.onnx"
@@ -370,6 +370,13 @@ def run_reference(model: Source | QuantizedModel | Plan, inputs: Any) -> dict[st
     from intact.engine import run_reference as run
 
     return run(_onnx_model(model), inputs)
+
+
+def _compare_file(model: Any, samples: Any) -> Any:
+    """Compare a quantized file with its engine, which is imported when a report first asks for it."""
+    from intact.engine.compare import compare_file
+
+    return compare_file(model, samples)
 
 
 def _no_module(what: str) -> QuantValueError:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from intact.graph.ops.record import Kind, Operator
 
 
-@dataclass(frozen=True)
 class Arithmetic(Operator, shared=True):
     """Of all its inputs, which broadcast."""
 
@@ -21,31 +20,26 @@ class Arithmetic(Operator, shared=True):
     exact: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Add(Arithmetic):
     def curve(self, a: Any, b: Any) -> NDArray[Any]:
         return np.asarray(a + b)
 
 
-@dataclass(frozen=True)
 class Sub(Arithmetic):
     def curve(self, a: Any, b: Any) -> NDArray[Any]:
         return np.asarray(a - b)
 
 
-@dataclass(frozen=True)
 class Mul(Arithmetic):
     def curve(self, a: Any, b: Any) -> NDArray[Any]:
         return np.asarray(a * b)
 
 
-@dataclass(frozen=True)
 class Div(Arithmetic):
     def curve(self, a: Any, b: Any) -> NDArray[Any]:
         return np.asarray(a / b)
 
 
-@dataclass(frozen=True)
 class Pow(Arithmetic):
     exact: ClassVar[bool] = False
 
@@ -53,13 +47,11 @@ class Pow(Arithmetic):
         return np.asarray(a**b)
 
 
-@dataclass(frozen=True)
 class Max(Arithmetic):
     def curve(self, *operands: Any) -> NDArray[Any]:
         return np.asarray(reduce(np.maximum, operands))
 
 
-@dataclass(frozen=True)
 class Min(Arithmetic):
     def curve(self, *operands: Any) -> NDArray[Any]:
         return np.asarray(reduce(np.minimum, operands))
@@ -72,23 +64,19 @@ class Mod(Arithmetic):
     fmod: int = 0
 
 
-@dataclass(frozen=True)
 class Where(Arithmetic):
     """Selects elements. Inputs: condition, values where it holds, values elsewhere."""
 
 
-@dataclass(frozen=True)
 class Sums(Arithmetic, shared=True):
     """Sums any number of tensors, in no order that ONNX fixes."""
 
     exact: ClassVar[bool] = False
 
 
-@dataclass(frozen=True)
 class Mean(Sums):
     pass
 
 
-@dataclass(frozen=True)
 class Sum(Sums):
     pass

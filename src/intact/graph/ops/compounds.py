@@ -13,7 +13,6 @@ ML = "ai.onnx.ml"
 """The domain of scikit-learn's operators."""
 
 
-@dataclass(frozen=True)
 class Compound(Operator, shared=True):
     """Base of operators without rules; any of its inputs may hold the data."""
 
@@ -21,14 +20,12 @@ class Compound(Operator, shared=True):
     data: ClassVar[tuple[int, ...] | None] = None
 
 
-@dataclass(frozen=True)
 class OfRuntime(Compound, shared=True):
     """An operator of ONNX Runtime's domain."""
 
     domain: ClassVar[str] = MICROSOFT
 
 
-@dataclass(frozen=True)
 class OfPipelines(Compound, shared=True):
     """An operator of ai.onnx.ml."""
 
@@ -158,7 +155,6 @@ class RuntimeAttention(RuntimeScores):
     do_rotary: int = 0
 
 
-@dataclass(frozen=True)
 class MultiHeadAttention(RuntimeScores):
     pass
 
@@ -226,7 +222,6 @@ class RuntimeLinearAttention(OfRuntime):
     chunk_size: int = 64
 
 
-@dataclass(frozen=True)
 class NarrowGroupQueryAttention(GroupQueryAttention):
     """INTact's own: queries, keys and values are float32, caches float16 or int8 (`numerics.write_cache`)."""
 

@@ -52,7 +52,6 @@ class Variant:
 Variants = tuple[Variant, ...]
 
 
-@dataclass(frozen=True)
 class Function(Operator, shared=True):
     """Function of the first input; the others, if any, are its parameters.
 

@@ -20,14 +20,12 @@ Reals = NDArray[np.float32]
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-@dataclass(frozen=True)
 class Activation(Function, shared=True):
     """A function that engines fuse with the weighted layer in front of it."""
 
     fuses: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Abs(Function):
     exact: ClassVar[bool] = True
 
@@ -71,7 +69,6 @@ class Elu(Activation):
         return curve if self.step else numerics.apply_slope(curve, np.float32(self.alpha))
 
 
-@dataclass(frozen=True)
 class Erf(Function):
     composes: ClassVar[bool] = True
     variants: ClassVar[Variants] = (Variant("erf", torch=("erf",), of_integers=True),)
@@ -80,7 +77,6 @@ class Erf(Function):
         return np.asarray(_erf(x))
 
 
-@dataclass(frozen=True)
 class Exp(Function):
     composes: ClassVar[bool] = True
     variants: ClassVar[Variants] = (Variant("exp", torch=("exp",), of_integers=True),)
@@ -133,7 +129,6 @@ class HardSigmoid(Activation):
         return np.asarray(np.clip(line, np.float32(0), np.float32(1)))
 
 
-@dataclass(frozen=True)
 class HardSwish(Activation):
     variants: ClassVar[Variants] = (Variant("hard_swish", torch=("hardswish",), composed=True),)
 
@@ -161,7 +156,6 @@ class LeakyRelu(Activation):
         return numerics.apply_slope(x, np.float32(self.alpha))
 
 
-@dataclass(frozen=True)
 class Log(Function):
     composes: ClassVar[bool] = True
     variants: ClassVar[Variants] = (Variant("log", torch=("log",), of_integers=True),)
@@ -170,7 +164,6 @@ class Log(Function):
         return np.asarray(np.log(x))
 
 
-@dataclass(frozen=True)
 class Mish(Activation):
     not_fused_by: ClassVar[frozenset[str]] = frozenset({"tensorrt"})
     variants: ClassVar[Variants] = (Variant("mish", torch=("mish",), models=("mish",), composed=True),)
@@ -179,7 +172,6 @@ class Mish(Activation):
         return np.asarray(x * np.tanh(np.logaddexp(x, 0)))
 
 
-@dataclass(frozen=True)
 class Neg(Function):
     composes: ClassVar[bool] = True
     exact: ClassVar[bool] = True
@@ -188,7 +180,6 @@ class Neg(Function):
         return np.asarray(-x)
 
 
-@dataclass(frozen=True)
 class PRelu(Activation):
     """Inputs: data, slope."""
 
@@ -199,7 +190,6 @@ class PRelu(Activation):
         return np.asarray(np.where(x < 0, slope * x, x))
 
 
-@dataclass(frozen=True)
 class Relu(Function):
     composes: ClassVar[bool] = True
     variants: ClassVar[Variants] = (Variant("relu", models=("relu",)),)
@@ -218,7 +208,6 @@ class Selu(Activation):
         return np.asarray(self.gamma * np.where(x > 0, x, self.alpha * np.expm1(np.minimum(x, 0))))
 
 
-@dataclass(frozen=True)
 class Sigmoid(Activation):
     composes: ClassVar[bool] = True
     variants: ClassVar[Variants] = (
@@ -229,7 +218,6 @@ class Sigmoid(Activation):
         return np.asarray(1 / (1 + np.exp(-x)))
 
 
-@dataclass(frozen=True)
 class Softplus(Activation):
     composes: ClassVar[bool] = True
     variants: ClassVar[Variants] = (Variant("softplus", torch=("softplus",), composed=True),)
@@ -238,7 +226,6 @@ class Softplus(Activation):
         return np.asarray(np.logaddexp(x, 0))
 
 
-@dataclass(frozen=True)
 class Softsign(Activation):
     variants: ClassVar[Variants] = (Variant("softsign"),)
 
@@ -246,7 +233,6 @@ class Softsign(Activation):
         return np.asarray(x / (1 + np.abs(x)))
 
 
-@dataclass(frozen=True)
 class Sqrt(Function):
     variants: ClassVar[Variants] = (Variant("sqrt", torch=("sqrt",), of_integers=True),)
     exact: ClassVar[bool] = True
@@ -269,7 +255,6 @@ class Swish(Activation):
         return np.asarray(x / (1 + np.exp(-self.alpha * x)))
 
 
-@dataclass(frozen=True)
 class Tanh(Activation):
     composes: ClassVar[bool] = True
     variants: ClassVar[Variants] = (Variant("tanh", torch=("tanh",), of_integers=True, models=("tanh",)),)
@@ -287,7 +272,6 @@ class ThresholdedRelu(Function):
         return np.asarray(np.where(x > self.alpha, x, 0))
 
 
-@dataclass(frozen=True)
 class FloatFunction(Function, shared=True):
     """Computed in floats, without a curve for a table of codes.
 
@@ -295,81 +279,65 @@ class FloatFunction(Function, shared=True):
     """
 
 
-@dataclass(frozen=True)
 class Acos(FloatFunction):
     variants: ClassVar[Variants] = (Variant("acos", torch=("acos", "arccos"), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Acosh(FloatFunction):
     variants: ClassVar[Variants] = (Variant("acosh", torch=("acosh", "arccosh"), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Asin(FloatFunction):
     variants: ClassVar[Variants] = (Variant("asin", torch=("asin", "arcsin"), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Asinh(FloatFunction):
     variants: ClassVar[Variants] = (Variant("asinh", torch=("asinh", "arcsinh"), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Atan(FloatFunction):
     variants: ClassVar[Variants] = (Variant("atan", torch=("atan", "arctan"), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Atanh(FloatFunction):
     variants: ClassVar[Variants] = (Variant("atanh", torch=("atanh", "arctanh"), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Ceil(FloatFunction):
     pass
 
 
-@dataclass(frozen=True)
 class Cos(FloatFunction):
     variants: ClassVar[Variants] = (Variant("cos", torch=("cos",), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Cosh(FloatFunction):
     variants: ClassVar[Variants] = (Variant("cosh", torch=("cosh",), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Floor(FloatFunction):
     pass
 
 
-@dataclass(frozen=True)
 class Reciprocal(FloatFunction):
     pass
 
 
-@dataclass(frozen=True)
 class Round(FloatFunction):
     """To the nearest, ties to even."""
 
 
-@dataclass(frozen=True)
 class Sign(FloatFunction):
     pass
 
 
-@dataclass(frozen=True)
 class Sin(FloatFunction):
     variants: ClassVar[Variants] = (Variant("sin", torch=("sin",), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Sinh(FloatFunction):
     variants: ClassVar[Variants] = (Variant("sinh", torch=("sinh",), of_integers=True),)
 
 
-@dataclass(frozen=True)
 class Tan(FloatFunction):
     pass

@@ -18,7 +18,6 @@ from intact.graph.ops.window import Windowed
 _LOWEST = float(np.finfo(np.float32).min)
 
 
-@dataclass(frozen=True)
 class Move(Operator, shared=True):
     """Passes elements of its first input on: all or some, once or often."""
 
@@ -26,7 +25,6 @@ class Move(Operator, shared=True):
     exact: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class Rearrangement(Move, shared=True):
     """Passes each element on exactly once."""
 
@@ -38,7 +36,6 @@ class Flatten(Rearrangement):
     axis: int = 1
 
 
-@dataclass(frozen=True)
 class Identity(Rearrangement):
     pass
 
@@ -108,7 +105,6 @@ class Split(Move):
     num_outputs: int | None = None
 
 
-@dataclass(frozen=True)
 class Slice(Move):
     """Inputs: data, starts, ends, axes, steps."""
 
@@ -156,17 +152,14 @@ class ScatterElements(Scattered):
     axis: int = 0
 
 
-@dataclass(frozen=True)
 class ScatterND(Scattered):
     pass
 
 
-@dataclass(frozen=True)
 class Expand(Move):
     """Inputs: data, sizes."""
 
 
-@dataclass(frozen=True)
 class Tile(Move):
     """Inputs: data, repeats."""
 
@@ -279,7 +272,6 @@ def _interpolates(mode: str) -> str:
     return "" if mode == "nearest" else f"it interpolates ({mode}): new values between the codes"
 
 
-@dataclass(frozen=True)
 class Dropout(Move):
     """Inputs: data, ratio, whether it trains. Outputs: data, mask."""
 
@@ -299,6 +291,5 @@ class MaxPool(Windowed, Move):
     storage_order: int = 0
 
 
-@dataclass(frozen=True)
 class GlobalMaxPool(Move):
     """The largest element of each plane."""

@@ -8,7 +8,6 @@ from typing import ClassVar
 from intact.graph.ops.record import Kind, Operator
 
 
-@dataclass(frozen=True)
 class Norm(Operator, shared=True):
     kind: ClassVar[Kind] = "norm"
 

@@ -11,7 +11,6 @@ from typing import ClassVar
 from intact.graph.ops.record import Kind, Operator
 
 
-@dataclass(frozen=True)
 class Older(Operator, shared=True):
     kind: ClassVar[Kind] = "compound"
 

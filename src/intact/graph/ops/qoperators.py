@@ -44,7 +44,6 @@ class QOperator(Operator, shared=True):
         return rank - 1
 
 
-@dataclass(frozen=True)
 class QLinearConv(QOperator):
     domain: ClassVar[str] = ""
     real: ClassVar[str] = "Conv"
@@ -57,7 +56,6 @@ class QLinearConv(QOperator):
         return 0
 
 
-@dataclass(frozen=True)
 class QLinearMatMul(QOperator):
     domain: ClassVar[str] = ""
     real: ClassVar[str] = "MatMul"
@@ -85,26 +83,22 @@ class QGemm(QOperator):
         return 0 if self.transB else rank - 1
 
 
-@dataclass(frozen=True)
 class QLinearAdd(QOperator):
     real: ClassVar[str] = "Add"
     data: ClassVar[tuple[int, ...] | None] = (0, 3)
     written: ClassVar[int] = 6
 
 
-@dataclass(frozen=True)
 class QLinearMul(QOperator):
     real: ClassVar[str] = "Mul"
     data: ClassVar[tuple[int, ...] | None] = (0, 3)
     written: ClassVar[int] = 6
 
 
-@dataclass(frozen=True)
 class QLinearSigmoid(QOperator):
     real: ClassVar[str] = "Sigmoid"
 
 
-@dataclass(frozen=True)
 class QLinearLeakyRelu(QOperator):
     real: ClassVar[str] = "LeakyRelu"
 
@@ -123,7 +117,6 @@ class QLinearSoftmax(QOperator):
         return axis == -1 or axis + 1 == rank
 
 
-@dataclass(frozen=True)
 class QLinearWhere(QOperator):
     """Inputs: condition, then the two, scale and zero point behind each."""
 
@@ -133,17 +126,14 @@ class QLinearWhere(QOperator):
     plain: ClassVar[tuple[int, ...]] = (0,)
 
 
-@dataclass(frozen=True)
 class QLinearAveragePool(QOperator):
     real: ClassVar[str] = "AveragePool"
 
 
-@dataclass(frozen=True)
 class QLinearGlobalAveragePool(QOperator):
     real: ClassVar[str] = "GlobalAveragePool"
 
 
-@dataclass(frozen=True)
 class QLinearConcat(QOperator):
     """Scale and zero point of the output come first."""
 

@@ -91,7 +91,6 @@ class LSTM(Recurrent):
         return super().unusual(node)
 
 
-@dataclass(frozen=True)
 class RNN(Recurrent):
     """No gates: the function itself."""
 

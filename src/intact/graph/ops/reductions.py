@@ -28,57 +28,46 @@ class Reduction(Operator, shared=True):
         return None if array is None else tuple(int(axis) for axis in array.reshape(-1))
 
 
-@dataclass(frozen=True)
 class ReduceMax(Reduction):
     exact: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class ReduceMin(Reduction):
     exact: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
 class ReduceProd(Reduction):
     pass
 
 
-@dataclass(frozen=True)
 class ReduceMean(Reduction):
     pass
 
 
-@dataclass(frozen=True)
 class ReduceSum(Reduction):
     pass
 
 
-@dataclass(frozen=True)
 class ReduceL1(Reduction):
     pass
 
 
-@dataclass(frozen=True)
 class ReduceL2(Reduction):
     pass
 
 
-@dataclass(frozen=True)
 class ReduceLogSum(Reduction):
     pass
 
 
-@dataclass(frozen=True)
 class ReduceLogSumExp(Reduction):
     pass
 
 
-@dataclass(frozen=True)
 class ReduceSumSquare(Reduction):
     pass
 
 
-@dataclass(frozen=True)
 class Order(Operator, shared=True):
     kind: ClassVar[Kind] = "order"
     exact: ClassVar[bool] = True
@@ -116,19 +105,16 @@ class TopK(Order):
     sorted: int = 1
 
 
-@dataclass(frozen=True)
 class NonMaxSuppression(Order):
     """Inputs: boxes, scores, and limits."""
 
     data: ClassVar[tuple[int, ...] | None] = (0, 1)
 
 
-@dataclass(frozen=True)
 class NonZero(Order):
     pass
 
 
-@dataclass(frozen=True)
 class Transform(Operator, shared=True):
     kind: ClassVar[Kind] = "reduction"
     data: ClassVar[tuple[int, ...] | None] = None

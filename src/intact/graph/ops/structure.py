@@ -18,7 +18,6 @@ DRAWING = frozenset({
 """Operators that draw numbers: what they make is no constant, and no two of them make the same."""
 
 
-@dataclass(frozen=True)
 class Shaped(Operator, shared=True):
     kind: ClassVar[Kind] = "shape"
     exact: ClassVar[bool] = True
@@ -30,7 +29,6 @@ class Shape(Shaped):
     end: int | None = None
 
 
-@dataclass(frozen=True)
 class Size(Shaped):
     pass
 
@@ -40,7 +38,6 @@ class Cast(Shaped):
     to: int = 0
 
 
-@dataclass(frozen=True)
 class CastLike(Shaped):
     """Inputs: data, a tensor of the type that it makes. Quantized files name it as a float step."""
 
@@ -48,7 +45,6 @@ class CastLike(Shaped):
     exact: ClassVar[bool] = False
 
 
-@dataclass(frozen=True)
 class ConstantOfShape(Shaped):
     """Inputs: sizes."""
 
@@ -76,7 +72,6 @@ class GridSample(Shaped):
     align_corners: int = 0
 
 
-@dataclass(frozen=True)
 class Range(Shaped):
     """Inputs: start, end, step."""
 
@@ -98,7 +93,6 @@ class Trilu(Shaped):
     upper: int = 1
 
 
-@dataclass(frozen=True)
 class Control(Operator, shared=True):
     """Runs subgraphs."""
 
@@ -115,7 +109,6 @@ class Control(Operator, shared=True):
         return attributes.graph(node, "body")
 
 
-@dataclass(frozen=True)
 class If(Control):
     @staticmethod
     def branch(node: ir.Node, side: str) -> ir.Graph:
@@ -127,7 +120,6 @@ class If(Control):
         return attributes.graph(node, side)
 
 
-@dataclass(frozen=True)
 class Loop(Control):
     pass
 
@@ -141,7 +133,6 @@ class Scan(Control):
     scan_output_directions: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
 class SequenceMap(Control):
     pass
 
@@ -168,7 +159,6 @@ class DequantizeLinear(Operator):
     output_dtype: int = 0
 
 
-@dataclass(frozen=True)
 class DynamicQuantizeLinear(Operator):
     """Its outputs: codes, scale, zero point."""
 
@@ -216,7 +206,6 @@ class BlockLinear(BlockWeightsOperator):
     x_block: int = 0
 
 
-@dataclass(frozen=True)
 class BlockGather(BlockWeightsOperator):
     """Rows of a table in blocks."""
 

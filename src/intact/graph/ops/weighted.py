@@ -57,7 +57,6 @@ class Gemm(Operator):
         return 0 if self.transB else 1
 
 
-@dataclass(frozen=True)
 class MatMul(Operator):
     """Inputs: two tensors, or one and a weight [in, out]."""
 
@@ -96,7 +95,6 @@ class AveragePool(Windowed):
     count_include_pad: int = 0
 
 
-@dataclass(frozen=True)
 class GlobalAveragePool(Operator):
     kind: ClassVar[Kind] = "pool"
 
