@@ -44,17 +44,16 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert list(in_order(work, [])) == []
 
 
-def test_the_time_of_small_runs_is_taken_of_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    requested: list[float] = []
-    clock = time.thread_time
+def test_small_runs_stay_in_the_thread_that_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    threads = set(in_order(lambda item: threading.get_ident(), range(100)))
+    assert threads == {threading.get_ident()}
 
-    def thread_time() -> float:
-        requested.append(clock())
-        return requested[-1]
 
-    monkeypatch.setattr(time, "thread_time", thread_time)
-    assert list(in_order(lambda item: -item, range(1000))) == [-item for item in range(1000)]
-    assert len(requested) <= 2 * (5 + 10)
+def test_one_run_that_another_program_holds_up_starts_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0.0, 0.001, 1.0, 3.0, *([4.0] * 20)])  # the second run takes two seconds
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    assert set(in_order(lambda item: threading.get_ident(), range(10))) == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.02])

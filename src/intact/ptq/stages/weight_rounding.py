@@ -14,9 +14,9 @@ A layer keeps this where its error is smaller on inputs that it was not fitted t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from intact import kernels, numerics
 from intact.graph import Node
-from intact.ptq.measure.holdout_samples import HoldoutSample
+from intact.ptq.measure.holdout_samples import HoldoutSample, halves_of
 from intact.ptq.measure.input_means import Means, mean_readers, weight_shapes
 from intact.ptq.measure.layer_inputs import read_layer_inputs
 from intact.ptq.measure.moment_readers import FEW_COLUMNS, moment_readers, rows_of_run
@@ -59,10 +59,11 @@ def round_weights(state: State) -> State | None:
 
 
 def round_all_weights(state: State) -> State | None:
-    """Round all weights, if that halves the output error that weights cause.
+    """Round all weights, if that halves the output error that weights cause on samples not fitted to.
 
-    None where it does not, where they lose little or less than activations do, or where there are so many
-    that it would take long.
+    Codes are fitted to half of the hold-out samples and scored on the other half; what is kept is fitted to
+    all. None where it does not help, where weights lose little or less than activations do, where there are
+    so many that it would take long, or where there is one sample.
     """
     if state.settings.rounding is True or not state.runs:  # True: they were
         return None
@@ -73,32 +74,52 @@ def round_all_weights(state: State) -> State | None:
     least = error_of_weights(few)
     if least <= _LITTLE or least < _DECIDES * error_by_statistics(few):
         return None
-    before = error_of_weights(state)
-    proposed = _round_layers(state, layers)
-    helps = proposed is not None and error_of_weights(proposed) < _HALVED * before
-    return proposed if helps else None
+    runs = state.runs if len(state.runs) > 1 else tuple(chain(*halves_of(state.runs)))
+    if len(runs) < 2:
+        return None
+    fits, means = _fit_layers(replace(state, runs=runs), layers)
+    if min((fit.ratio for fit in fits.values()), default=1.0) >= _HALVED:
+        return None  # errors of layers add up: that of the outputs is not halved either
+    unseen = replace(state, runs=runs[1::2], input_means=means)
+    half_rounded = {number: fit.codes_of_half for number, fit in fits.items()}
+    if error_of_weights(_with_rounded(unseen, half_rounded)) >= _HALVED * error_of_weights(unseen):
+        return None
+    return _with_rounded(replace(state, input_means=means), {n: fit.codes for n, fit in fits.items()})
 
 
 def _round_layers(state: State, layers: Mapping[int, list[Node]]) -> State | None:
     if not state.runs or not layers:
         return None
+    fits, means = _fit_layers(state, layers)
+    codes = {number: fit.codes for number, fit in fits.items()}
+    return _with_rounded(replace(state, input_means=means), codes)
+
+
+def _with_rounded(state: State, codes: Mapping[int, Callable[[], NDArray[np.float32] | None]]) -> State:
+    """Return the state with other codes of the weights with these numbers; None: the nearest ones."""
+    weights = list(state.weights)
+    for number, codes_of_weight in codes.items():
+        weights[number] = replace(weights[number], rounded=codes_of_weight())
+    return replace(state, weights=tuple(weights))
+
+
+def _fit_layers(
+    state: State, layers: Mapping[int, list[Node]]
+) -> tuple[dict[int, _LayerFit], InputMeans | None]:
+    """Fit weights to every other run, by number; return the means of inputs, too, if these are known."""
     measured_means = state.input_means
     if measured_means is not None and not measured_means.are_of(state):
         measured_means = None
     moments, means = _measure(
         state, [node for nodes in layers.values() for node in nodes], measured_means is None
     )
-    weights = list(state.weights)
-    centred = bool(state.settings.bias_correction)
-    for index, nodes in layers.items():
+    centred, fits = bool(state.settings.bias_correction), dict[int, _LayerFit]()
+    for number, nodes in layers.items():
         halves = [moments[node.name or ""] for node in nodes if (node.name or "") in moments]
         if halves:
             fitted, tested = (sum(half[1:], half[0]).hessians(centred) for half in zip(*halves, strict=True))
-            rounded = _round_weight(weights[index], nodes[0], fitted, tested)
-            weights[index] = replace(weights[index], rounded=rounded)
-    if means is not None:
-        measured_means = InputMeans(state.model, means)
-    return replace(state, weights=tuple(weights), input_means=measured_means)
+            fits[number] = _LayerFit(state.weights[number], nodes[0], fitted, tested)
+    return fits, measured_means if means is None else InputMeans(state.model, means)
 
 
 def _layers(state: State) -> dict[int, tuple[list[Node], int]]:
@@ -159,24 +180,47 @@ def _at_least_two_runs(runs: Sequence[HoldoutSample]) -> Sequence[HoldoutSample]
     return runs if len(runs) > 1 else (*runs, *runs)
 
 
-def _round_weight(
-    weight: QuantizedWeight, node: Node, fitted: Sequence[NDArray], tested: Sequence[NDArray]
-) -> NDArray[np.float32] | None:
-    """Round a weight for the Hessians `fitted` and `tested`; return None where nearest codes do as well.
+class _LayerFit:
+    """Holds codes of a weight that are fitted to half of the runs, and what they lose on the other half.
 
-    Whether they do is decided by codes that are fitted to the one, on the other.
+    Args:
+        weight: It.
+        node: A layer that reads it.
+        fitted, tested: The Hessians of both halves, block by block.
+
+    Attributes:
+        ratio: The error on the half that codes were not fitted to, as a part of that of nearest codes; 1
+            where nearest codes do as well.
     """
-    shape = weight.array.shape
-    scale = np.broadcast_to(numerics.expand(weight.grid[0], shape, weight.spec), shape)
-    rows, steps = (as_rows(node, np.asarray(a, np.float64)) for a in (weight.array, scale))
-    assert rows is not None and steps is not None
-    grid = _Grid(steps, weight.spec.qmin, weight.spec.qmax)
-    if _output_error(grid.round_with_hessians(rows, fitted) - rows, tested) >= _output_error(
-        grid.nearest(rows) - rows, tested
-    ):
-        return None
-    hessians = [(a + b) / 2 for a, b in zip(fitted, tested, strict=True)]
-    return from_rows(node, grid.round_with_hessians(rows, hessians).astype(np.float32), shape)
+
+    def __init__(
+        self, weight: QuantizedWeight, node: Node, fitted: Sequence[NDArray], tested: Sequence[NDArray]
+    ) -> None:
+        shape = weight.array.shape
+        scale = np.broadcast_to(numerics.expand(weight.grid[0], shape, weight.spec), shape)
+        rows, steps = (as_rows(node, np.asarray(a, np.float64)) for a in (weight.array, scale))
+        assert rows is not None and steps is not None
+        self._node, self._shape, self._rows = node, shape, rows
+        self._grid = _Grid(steps, weight.spec.qmin, weight.spec.qmax)
+        self._hessians = fitted, tested
+        self._of_half = self._grid.round_with_hessians(rows, fitted)
+        nearest = _output_error(self._grid.nearest(rows) - rows, tested)
+        error = _output_error(self._of_half - rows, tested)
+        self.ratio = error / nearest if error < nearest else 1.0
+
+    def codes_of_half(self) -> NDArray[np.float32] | None:
+        """Return codes fitted to half of the runs; None where nearest codes do as well."""
+        return None if self.ratio >= 1 else self._weight_of(self._of_half)
+
+    def codes(self) -> NDArray[np.float32] | None:
+        """Return codes fitted to all runs; None where nearest codes do as well."""
+        if self.ratio >= 1:
+            return None
+        hessians = [(a + b) / 2 for a, b in zip(*self._hessians, strict=True)]
+        return self._weight_of(self._grid.round_with_hessians(self._rows, hessians))
+
+    def _weight_of(self, rows: NDArray[np.float64]) -> NDArray[np.float32]:
+        return from_rows(self._node, rows.astype(np.float32), self._shape)
 
 
 def _output_error(errors: NDArray[np.float64], hessians: Sequence[NDArray]) -> float:
