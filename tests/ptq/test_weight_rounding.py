@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,11 @@ from intact import graph
 from intact.graph import ops
 from intact.ptq import quantize
 from intact.ptq.measure import weight_rows
+from intact.ptq.measure.holdout_samples import halves_of
+from intact.ptq.measure.quantization_state import State
 from intact.ptq.measure.weight_rows import InputRows, as_rows, from_rows
 from intact.ptq.scope.settings import Settings
+from intact.ptq.stages import weight_rounding
 from intact.ptq.stages.prepare_model import prepare_state
 from intact.ptq.stages.proposal_scores import error_of_weights
 from intact.ptq.stages.stage_list import STAGES, run
@@ -162,6 +165,29 @@ def test_auto_keeps_nearest_codes_where_fitted_ones_gain_little(build: Any) -> N
     assert 0.5 * error_of_weights(state) < error_of_weights(fitted) < error_of_weights(state)
     assert round_all_weights(state) is None
     assert np.array_equal(codes_of(model, data, False), codes_of(model, data, "auto"))
+
+
+def test_codes_are_scored_on_samples_that_they_were_not_fitted_to(
+    build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(9)
+    few = rng.standard_normal((64, 8)) @ rng.standard_normal((8, 48))
+    data = (few + 0.02 * rng.standard_normal(few.shape)).astype(np.float32)
+    state = run(prepare_state(coarse(build, 48), data, Settings(**PLAIN)), STAGES[:_ALL])
+    if len(state.runs) == 1:  # one stack of small samples
+        state = replace(state, runs=tuple(chain(*halves_of(state.runs))))
+    scored: list[State] = []
+
+    def score(scored_state: State) -> float:
+        scored.append(scored_state)
+        return error_of_weights(scored_state)
+
+    monkeypatch.setattr(weight_rounding, "error_of_weights", score)
+    result = round_all_weights(state)
+    assert result is not None
+    (half, _), (whole, _) = ((s.weights[0].rounded, s) for s in (scored[-2], result))
+    assert scored[-2].runs == scored[-1].runs == state.runs[1::2]
+    assert half is not None and whole is not None and not np.array_equal(half, whole)
 
 
 def test_auto_leaves_weights_that_lose_little(build: Any) -> None:

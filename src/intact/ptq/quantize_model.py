@@ -107,7 +107,7 @@ def quantize(
             nodes and operator
             types, with which the weights that multiply them have 16 bits too: such layers compute in float.
         float_budget: Where 8 bits leave an output below 26 dB, what loses most for its time gets 16 bits or
-            stays in float, as much as is worth it, and below 40 dB what recurrent layers read: what that
+            stays in float, as much as is worth it, and in any file what recurrent layers read: what that
             takes more is at most this part of the time of the whole model, as predicted from products and
             elements. 0: none. None: 0.4 for "intact", also where dynamic ranges without any pairs have more
             decibels (up to 40), and more than 0.4 where that takes an output to 25 dB

@@ -6,7 +6,7 @@ stays below `GATE_DB`, it is of no use: then as little is taken as brings it the
 Where dynamic ranges alone, without any pairs, would have more decibels, the budget is spent to come near.
 ``bits16="auto"`` takes as little as brings every output to `GOOD_DB`, found by bisection
 (docs/decisions/0043-int16-activations-int8-weights.md). On what recurrent layers read the budget is spent
-below `GOOD_DB` already.
+however good outputs are (docs/decisions/0025-recurrent-states-in-float.md).
 """
 
 from __future__ import annotations
@@ -76,9 +76,11 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
         search = _Search(before, after)
         return _reach_sqnr(search, search.groups(4 * TRIALS, least_share=0.0), GOOD_DB, None, by_turns=True)
     budget, least = before.settings.budget, least_unseen_sqnr(after)
-    if not budget or least >= GOOD_DB:
+    if not budget:
         return after
     search = _Search(before, after, is_unseen=True)
+    if least >= GOOD_DB:
+        return _widen_recurrent_inputs(search, budget)
     goal = sqnr_without_pairs(floats, codes) - NEAR_DB if codes is not None else 0.0
     if before.settings.has_gate and goal > max(least, GATE_DB):
         groups = search.groups(2 * TRIALS, budget=budget)
@@ -94,11 +96,17 @@ def quantize_within_budget(state: State, *, own: bool = False) -> State:
     if least < POOR_DB:
         proposal = _spend_budget(search, search.groups(budget=budget), budget)
         return after if proposal is None else proposal.finish()
-    error = _error_of_outputs(after)
-    is_considered = reader_is_recurrent(before.model)
-    recurrent = search.groups(budget=budget, error=error, is_considered=is_considered)
-    proposal = _spend_budget(search, recurrent, budget, error) if recurrent else None
-    return after if proposal is None else proposal.finish()
+    return _widen_recurrent_inputs(search, budget)
+
+
+def _widen_recurrent_inputs(search: _Search, budget: float) -> State:
+    """Raise the precision of what recurrent layers read where that is worth its time."""
+    error, is_recurrent = _error_of_outputs(search.after), reader_is_recurrent(search.before.model)
+    if not any(map(is_recurrent, units_of(search.before))):
+        return search.after
+    groups = search.groups(budget=budget, error=error, is_considered=is_recurrent)
+    proposal = _spend_budget(search, groups, budget, error) if groups else None
+    return search.after if proposal is None else proposal.finish()
 
 
 def _error_of_outputs(state: State) -> float:
