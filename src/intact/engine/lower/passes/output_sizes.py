@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,22 @@ from intact.errors import FileFormatError
 from intact.graph import Node, Value, ops
 
 
+def axes_from_front(node: Node, axes: Iterable[int], rank: int) -> list[int]:
+    """Return the axes that a node names, counted from 0, in a tensor of `rank`.
+
+    Raises:
+        FileFormatError: There is no such axis, or Unsqueeze names one twice: ONNX's inference does not look
+            where it knows no ranks.
+    """
+    named = list(axes)
+    places = [axis % rank for axis in named if -rank <= axis < rank]
+    wanted = len(set(places)) if node.op_type == "Unsqueeze" else len(places)
+    if wanted < len(named):
+        where = f"node '{node.name}' ({node.op_type}): axes"
+        raise FileFormatError(where, f"{named}"[:80], f"axes of {rank}, each once", "export the model again")
+    return places
+
+
 def _reduction_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     """Return the sizes of a reduction, along the axes that an input names or along all."""
     sizes, op = walk.shape(node.inputs[0]), ops.Reduction.of(node)
@@ -30,7 +46,7 @@ def _reduction_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     named = op.axes_of(node, walk.constants)
     if named is None:
         return None
-    axes = {axis % len(sizes) for axis in named}
+    axes = set(axes_from_front(node, named, len(sizes)))
     if not axes and not op.noop_with_empty_axes:
         axes = set(range(len(sizes)))
     whole: Sizes = [1 if axis in axes else size for axis, size in enumerate(sizes)]
@@ -170,7 +186,7 @@ def _gather_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     sizes, index = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
     if not sizes or index is None:
         return None
-    axis = ops.Gather.of(node).axis % len(sizes)
+    (axis,) = axes_from_front(node, [ops.Gather.of(node).axis], len(sizes))
     return [*sizes[:axis], *index, *sizes[axis + 1 :]]
 
 
@@ -239,7 +255,7 @@ def _extreme_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     sizes, op = walk.shape(node.inputs[0]), ops.ArgMax.of(node)
     if not sizes:
         return None
-    axis = op.axis % len(sizes)
+    (axis,) = axes_from_front(node, [op.axis], len(sizes))
     return [*sizes[:axis], *([1] if op.keepdims else []), *sizes[axis + 1 :]]
 
 
@@ -248,7 +264,7 @@ def _squeeze_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     axes = walk.content(node.inputs[1]) if len(node.inputs) > 1 else None
     if sizes is None or axes is None or not all(isinstance(axis, int) for axis in axes):
         return None
-    gone = {axis % len(sizes) for axis in axes if isinstance(axis, int)}
+    gone = axes_from_front(node, (axis for axis in axes if isinstance(axis, int)), len(sizes))
     return [size for axis, size in enumerate(sizes) if axis not in gone]
 
 
@@ -257,7 +273,7 @@ def _unsqueeze_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     if sizes is None or axes is None or not all(isinstance(axis, int) for axis in axes):
         return None
     rank, rest = len(sizes) + len(axes), iter(sizes)
-    new = {axis % rank for axis in axes if isinstance(axis, int)}
+    new = axes_from_front(node, (axis for axis in axes if isinstance(axis, int)), rank)
     return [1 if axis in new else next(rest) for axis in range(rank)]
 
 
@@ -275,7 +291,7 @@ def part_shape(walk: SizeWalk, node: Node, place: int) -> Sizes | None:
     sizes, op = walk.shape(node.inputs[0]), ops.Split.of(node)
     if not sizes:
         return None
-    axis, part = op.axis % len(sizes), None
+    (axis,), part = axes_from_front(node, [op.axis], len(sizes)), None
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         parts = walk.content(node.inputs[1])
         part = parts[place] if parts is not None and len(parts) == len(node.outputs) else None
@@ -290,7 +306,7 @@ def _concat_shape(walk: SizeWalk, node: Node) -> Sizes | None:
     shapes = [sizes for value in node.inputs if (sizes := walk.shape(value)) is not None]
     if len(shapes) < len(node.inputs) or len({len(sizes) for sizes in shapes}) != 1 or not shapes[0]:
         return None
-    axis = ops.Concat.of(node).axis % len(shapes[0])
+    (axis,) = axes_from_front(node, [ops.Concat.of(node).axis], len(shapes[0]))
     output_sizes: Sizes = [
         next((s[i] for s in shapes if s[i] is not None), None) for i in range(len(shapes[0]))
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from intact.engine.lower.base.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.base.chain import Shape, StepChain
 from intact.engine.lower.base.rule import Rule
+from intact.engine.lower.passes.output_sizes import axes_from_front
 from intact.engine.steps import Reduce
 from intact.graph import Node, ops
 
@@ -39,7 +40,7 @@ def axes_of_reduction(builder: PlanBuilder, node: Node, rank: int) -> tuple[int,
     if axes is None:
         raise NoMatch("its axes is not a constant")
     everything = () if op.noop_with_empty_axes else range(rank)
-    return tuple(sorted({axis % rank for axis in axes} or everything))
+    return tuple(sorted(set(axes_from_front(node, axes, rank)) or everything))
 
 
 def reduction_of(builder: PlanBuilder, node: Node) -> tuple[str, Shape, tuple[int, ...], bool, Shape]:
