@@ -11,6 +11,7 @@ _LATENT = {
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 16,
     "num_key_value_heads": 4,
 }  # fmt: skip
+_INDEXER = {"index_topk": 32, "index_head_dim": 16, "index_n_heads": 2, "topk_group": 1}
 _DELTA = {
     "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
     "linear_value_head_dim": 12, "head_dim": 16,
@@ -51,6 +52,13 @@ FAMILIES = {
     },
     "Lfm2Moe": {"layer_types": _TYPES["conv"]},
     "GraniteMoeHybrid": _SSM | {"layer_types": _TYPES["linear_attention"]},
+    "Bloom": {"n_layer": 4, "n_head": 4}, "Mpt": {"d_model": 32, "n_heads": 4, "n_layers": 4},
+    "Mamba": {"state_size": 8}, "FalconMamba": {"state_size": 8},
+    "Jamba": {"mamba_d_state": 8, "attn_layer_period": 2, "attn_layer_offset": 1},
+    "Ministral3": {"head_dim": 8}, "GraniteSWA": {"sliding_window": 8},
+    "GraniteMoeSWA": {"sliding_window": 8}, "Mellum": {"head_dim": 8, "sliding_window": 8},
+    "MiniCPM3": _LATENT, "SarvamMLA": _LATENT,
+    "SarvamMoE": {"head_dim": 8}, "DeepseekV32": _LATENT | _INDEXER, "GlmMoeDsa": _LATENT | _INDEXER,
     "Youtu": _LATENT, "DeepseekV2": _LATENT,
     "DeepseekV3": _LATENT | {"topk_group": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
@@ -105,8 +113,9 @@ _OLD = {
     "time_step_limit": ([0.05, 0.5],), "mlp_multipliers": ([0.7, 1.3],),
     "position_embedding_type": ("rope", "nope"), "ssm_multipliers": ([0.7, 1.3, 0.8, 1.2, 0.9],),
     "attn_layer_indices": ([0, 2],), "full_attn_idxs": ([0],),
-    "use_qk_norm": (True,), "rope_interleaved": (True,), "new_field": (1,), "rotary_pct": (0.5,),
-    "rotary_emb_base": (500.0,), "qkv_bias": (True,), "use_parallel_residual": (True, False),
+    "head_dim": (12,), "use_qk_norm": (True,), "rope_interleaved": (True,), "new_field": (1,),
+    "rotary_pct": (0.5,), "rotary_emb_base": (500.0,), "qkv_bias": (True,),
+    "use_parallel_residual": (True, False),
 }  # fmt: skip
 """Fields of files that older versions wrote, and of no version."""
 _INTERVALS = {"initializer_range": (0.5,), "dtype": ("float32",), "problem_type": ("regression",)}

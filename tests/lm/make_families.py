@@ -35,6 +35,10 @@ LATENT = {
     "num_key_value_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
     "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
+_SHORT = (
+    "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+    "num_key_value_heads",
+)  # fmt: skip
 DELTA = {
     "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
     "linear_value_head_dim": 12, "head_dim": 16,
@@ -109,6 +113,24 @@ CASES = {
          "mamba_num_heads": 4, "mamba_head_dim": 12, "ssm_state_size": 8, "n_groups": 2, "chunk_size": 8,
          "n_routed_experts": 4, "moe_intermediate_size": 16, "moe_shared_expert_intermediate_size": 24},
     ),
+    "bloom": ("Bloom", {"hidden_size": 48, "n_head": 6, "n_layer": 3, "tie_word_embeddings": True}),
+    "mpt": ("Mpt", {"d_model": 48, "n_heads": 6, "n_layers": 3, "tie_word_embeddings": True,
+                    "attn_config": {"clip_qkv": 1.5, "alibi_bias_max": 6, "softmax_scale": 0.4}}),
+    "falcon-alibi": ("Falcon", {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True,
+                                "ffn_hidden_size": 48, "tie_word_embeddings": True}),
+    "falcon_mamba": ("FalconMamba", {"state_size": 8, "time_step_rank": 3, "use_bias": True}),
+    "jamba": ("Jamba", {"num_hidden_layers": 4, "attn_layer_period": 3, "attn_layer_offset": 1,
+                        "num_experts": 4, "mamba_d_state": 8}),
+    "ministral3": ("Ministral3", {"head_dim": 8, "rope_parameters": YARN | {
+        "rope_theta": 1e4, "original_max_position_embeddings": 8, "llama_4_scaling_beta": 0.5}}),
+    "granite_swa": ("GraniteSWA", {"num_hidden_layers": 4, "sliding_window": 8, "tie_word_embeddings": True,
+                                   "layer_rope_theta": [0, 500.0, 500.0, 500.0]}),
+    "mellum": ("Mellum", {**EXPERTS, "head_dim": 8, "sliding_window": 8, "num_local_experts": 4,
+                          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
+    "minicpm3": ("MiniCPM3", {**{key: LATENT[key] for key in _SHORT}, "tie_word_embeddings": True}),
+    "deepseek_v32": ("DeepseekV32", {**LATENT, "index_topk": 32, "index_head_dim": 16, "index_n_heads": 2}),
+    "sarvam_moe": ("SarvamMoE", {"n_routed_experts": 4, "num_experts_per_tok": 2, "head_dim": 8,
+                                 "moe_intermediate_size": 16}),
     "ernie4_5_moe": ("Ernie4_5_Moe", {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16,
                                       "tie_word_embeddings": True}),
 }  # fmt: skip
@@ -131,7 +153,8 @@ def main() -> None:
             path = Path(folder) / "model.safetensors"
             shapes = {name: list(array.shape) for name, array in load_file(path).items()}
             save_file(draw_weights(shapes), path, {"format": "pt"})
-            model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+            attention = "sdpa" if "alibi" in settings else "eager"  # which adds Falcon's biases twice
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention)
         with torch.no_grad():
             logits[family] = model.float().eval()(torch.tensor(TOKENS)[None]).logits[0].numpy()
         fields = {key: value for key, value in config.to_diff_dict().items() if value is not None}

@@ -13,7 +13,10 @@ from intact.lm.decoders.calibrated_weights import calibrated_model, float_model,
 from intact.lm.decoders.decoder_weights import DecoderWeights
 from intact.lm.generate import prefill
 
-FAMILIES = ("lfm2", "qwen3_5", "mamba2", "falcon_h1", "granitemoehybrid", "nemotron_h", "qwen3_next")
+FAMILIES = (
+    "lfm2", "qwen3_5", "mamba2", "falcon_h1", "granitemoehybrid", "nemotron_h", "qwen3_next",
+    "falcon_mamba", "jamba",
+)  # fmt: skip
 FOLLOWING = (7, 9, 11)
 
 

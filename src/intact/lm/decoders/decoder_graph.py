@@ -52,6 +52,7 @@ class _Decoder:
     def __init__(self, weights: DecoderWeights, positions: int, encode: Encode, in_floats: bool) -> None:
         self._weights, self._config, self._encode = weights, weights.config, encode
         self._positions, self._has_places = positions, False
+        self._place_rows = set[str]()
         self._write = NodeWriter(_OPSET, in_floats)
         self._composer = self._write.composer
         if 0 < self._config.longest < positions:
@@ -194,7 +195,12 @@ class _Decoder:
                 self._head_norm(layer, x, f"{role}_norm", count)
                 for x, role, count in zip((q, k), "qk", heads, strict=True)
             )
+        if config.query_scale is not None and layer in config.query_scale.layers:
+            q = self._write.node("Mul", [q, self._rows_of_positions("query_scale")], f"{layer}.q.grown")
         y = f"{layer}.mixed"
+        if config.linear_biases is not None:
+            q, k, v = self._with_biases(layer, q, k, v)
+            y = f"{layer}.mixed.longer"
         caches = [f"{name}.{layer}" for name in ("keys", "values")]
         sinks = self._sinks(layer) if config.has_sinks else []
         self._composer.node(
@@ -206,12 +212,58 @@ class _Decoder:
             softcap=config.attention_cap or None,
             local_window_size=config.window if layer in config.windowed else None,
         )  # fmt: skip
+        if config.linear_biases is not None:
+            y = self._without_last(y, f"{layer}.mixed")
         if config.inner_norms:
             y = self._norm(y, "o_norm", layer)
         if config.gates_attention:
             gate = self._write.node("Sigmoid", [self._product("q_gate", layer, rows)], f"{layer}.gates")
             y = self._write.node("Mul", [y, gate], f"{layer}.mixed.gated")
         return self._product("o", layer, y)
+
+    def _rows_of_positions(self, table: str) -> str:
+        """Read the rows of a table at the tokens' positions, [batch, tokens, columns]: "query_scale" or
+        "linear_biases"."""
+        y = f"places.{table}"
+        if y not in self._place_rows:
+            self._place_rows.add(y)
+            values = getattr(self._config, table).table(self._positions)
+            self._write.gather(self._positions_of_tokens(), y, values)
+        return y
+
+    def _with_biases(self, layer: int, q: str, k: str, v: str) -> list[str]:
+        """Give each head one more channel: 1 in queries, what its position adds to scores in keys, and 0.
+
+        So linear biases are products of queries and keys, which caches hold like all others.
+        """
+        write, heads = self._write, self._config.heads
+        apart = [write.node("Reshape", [x, write.sizes(0, 0, heads, -1)], f"{x}.heads") for x in (q, k, v)]
+        pads = write.sizes(0, 0, 0, 0, 0, 0, 0, 1)
+        ends = {
+            name: self._composer.constant(f"{layer}.{name}", np.float32(number))
+            for name, number in (("one", 1 / self._config.attention_scale), ("zero", 0.0))
+        }
+        longer_q, longer_v = (
+            write.node("Pad", [x, pads, ends[end]], f"{x}.longer")
+            for x, end in ((apart[0], "one"), (apart[2], "zero"))
+        )
+        biases = write.node(
+            "Unsqueeze", [self._rows_of_positions("linear_biases"), write.sizes(-1)], f"{layer}.k.biases"
+        )
+        longer_k = write.node("Concat", [apart[1], biases], f"{k}.longer", axis=-1)
+        return [
+            write.node("Reshape", [x, write.sizes(0, 0, -1)], f"{x}.flat")
+            for x in (longer_q, longer_k, longer_v)
+        ]
+
+    def _without_last(self, x: str, y: str) -> str:
+        """Drop the last channel of each head of x [batch, tokens, heads * size]."""
+        write, config = self._write, self._config
+        apart = write.node("Reshape", [x, write.sizes(0, 0, config.heads, -1)], f"{x}.heads")
+        cut = [write.sizes(number) for number in (0, config.head_size, -1)]
+        return write.node(
+            "Reshape", [write.node("Slice", [apart, *cut], f"{x}.cut"), write.sizes(0, 0, -1)], y
+        )
 
     def _sinks(self, layer: int) -> list[str]:
         """Return the inputs of an attention behind its tables, the last of which are its sinks."""

@@ -29,6 +29,7 @@ from intact.lm.decoders.joint_weights import (
     latent_weight,
     mixer_shape,
     mixer_source,
+    qkv_rows,
 )
 from intact.lm.decoders.module_weights import ModuleWeights, is_module
 from intact.lm.description.decoder_config import DecoderConfig, wrong_values
@@ -302,7 +303,7 @@ class DecoderWeights:
             FileFormatError: They are not there, or have another shape.
         """
         name, shape = self._names[role].format(layer), mixer_shape(self.config, role)
-        name = name if len(shape) == 1 and f"{name}.weight" not in self._stored else f"{name}.{part}"
+        name = name if f"{name}.weight" not in self._stored else f"{name}.{part}"
         return np.asarray(floats_of(self._tensor(name, shape if part == "weight" else shape[:1])), np.float32)
 
     def has_bias(self, role: str, layer: int = 0) -> bool:
@@ -345,6 +346,8 @@ class DecoderWeights:
             for name in sorted(self._stored - self._read_names)
             if not name.endswith(_UNREAD)
             and not name.startswith(self._family.unread_tensors)
+            and not _any_layer(name).startswith(self._family.unread_tensors)
+            and not self._predicts_later_tokens(name)
             and not (self.config.learned_positions and name.endswith(".attn.bias"))  # the causal mask
         ]
         if left:
@@ -352,6 +355,12 @@ class DecoderWeights:
                 str(self.path), f"a tensor '{left[0]}'", f"those of the family '{self.config.family}'",
                 "export the model to ONNX, and quantize and build that file",
             )  # fmt: skip
+
+    def _predicts_later_tokens(self, name: str) -> bool:
+        """Return whether a tensor is of a layer behind the last: it proposes tokens, and changes no logit."""
+        number = re.search(r"\.layers\.(\d+)\.", name)
+        may_predict = "num_nextn_predict_layers" in self._family.unread
+        return may_predict and number is not None and int(number[1]) >= self.config.layers
 
     def _name_of(self, role: str, layer: int, part: str) -> tuple[str, slice | NDArray[np.int64] | None]:
         """Return the tensor that holds a role, and the rows of it; None: all."""
@@ -373,7 +382,7 @@ class DecoderWeights:
         parts = [each for each, (of, _) in _FUSED.items() if of == fused]
         counts = [_shape_of(self.config, each, part)[0] for each in parts]
         if fused == "qkv" and self.config.qkv_order != "parts":
-            return f"{whole}.{part}", _qkv_rows(self.config, place)
+            return f"{whole}.{part}", qkv_rows(self.config, place)
         return f"{whole}.{part}", slice(sum(counts[:place]), sum(counts[: place + 1]))
 
     def _is_joined(self, name: str) -> bool:
@@ -453,16 +462,6 @@ class DecoderWeights:
 def _any_layer(name: str) -> str:
     """Return the name of a tensor without the number of its layer."""
     return re.sub(r"\.(\d+|\{\})(?=\.)", ".*", name, count=1)
-
-
-def _qkv_rows(config: DecoderConfig, place: int) -> NDArray[np.int64]:
-    """Return the rows of queries, keys or values (0, 1, 2) in a tensor that holds all of them."""
-    group, size = config.heads // config.kv_heads, config.head_size
-    if config.qkv_order == "groups":
-        rows = np.arange((config.heads + 2 * config.kv_heads) * size).reshape(-1, group + 2, size)
-        return (rows[:, :group] if place == 0 else rows[:, group + place - 1]).reshape(-1)
-    rows = np.arange(3 * config.heads * size).reshape(4, 3, -1)
-    return rows[:, {0: 0, 1: 2, 2: 1}[place]].reshape(-1)
 
 
 def _shape_of(config: DecoderConfig, role: str, part: str) -> tuple[int, ...]:

@@ -1,4 +1,5 @@
-"""Weights whose rows stand in the tensor of another role: of latent attention, and of layers with states.
+"""Weights whose rows stand in the tensor of another role: of attention, latent and not, and of layers with
+states.
 
 Heads of latent attention begin with the channels that rotate, and their values are as long as keys."""
 
@@ -72,15 +73,33 @@ def _take(weight: Weight, rows: NDArray[np.int64]) -> Weight:
     return np.ascontiguousarray(np.asarray(weight, np.float32)[rows])
 
 
+def qkv_rows(config: DecoderConfig, place: int) -> NDArray[np.int64]:
+    """Return the rows of queries, keys or values (0, 1, 2) in a tensor that holds all of them."""
+    group, size = config.heads // config.kv_heads, config.head_size
+    if config.qkv_order == "groups":
+        rows = np.arange((config.heads + 2 * config.kv_heads) * size).reshape(-1, group + 2, size)
+        return (rows[:, :group] if place == 0 else rows[:, group + place - 1]).reshape(-1)
+    rows = np.arange(3 * config.heads * size).reshape(4, 3, -1)
+    return rows[:, {0: 0, 1: 2, 2: 1}[place]].reshape(-1)
+
+
 # ---- layers with states
 
 
 Rows = NDArray[np.int64] | None
 MIXER_ROLES = (
     "mixer_before", "mixer_after", "mixer_x", "mixer_z", "mixer_rate", "mixer_step", "mixer_out",
+    "mixer_short", "mixer_k", "mixer_q",
 )  # fmt: skip
 """Roles of the layers: gates in front of a short convolution and behind it, what is convolved, the gate of
-what a state gives, how much a token adds, how fast a state fades, and the layer behind all."""
+what a state gives, how much a token adds, how fast a state fades, the layer behind all, and of a scan what
+steps are made of, its keys and its queries."""
+_SCANNED = ("mixer_short", "mixer_k", "mixer_q")
+_JOINED = {
+    "conv": ("mixer_before", "mixer_after", "mixer_x"), "ssm": ("mixer_z", "mixer_x", "mixer_step"),
+    "scan": ("mixer_x", "mixer_z"),
+}  # fmt: skip
+"""Roles that one tensor holds, by the kind of layer."""
 _MIXER_VECTORS = ("mixer_slopes", "mixer_bias", "mixer_direct")
 
 
@@ -95,15 +114,18 @@ def mixer_source(config: DecoderConfig, role: str, stored_roles: frozenset[str])
     mixer = mixer_of(config)
     if role == "mixer_out" or role in stored_roles:
         return role, None
+    if role in _SCANNED:
+        return "mixer_scan", _rows_of(config, role, _SCANNED)
     if "mixer_in" in stored_roles:
-        roles = (
-            ("mixer_before", "mixer_after", "mixer_x") if mixer.kind == "conv"
-            else ("mixer_z", "mixer_x", "mixer_step")
-        )  # fmt: skip
-        sizes = [mixer_shape(config, each)[0] for each in roles]
-        place = roles.index(role)
-        return "mixer_in", np.arange(sum(sizes[:place]), sum(sizes[: place + 1]))
+        return "mixer_in", _rows_of(config, role, _JOINED[mixer.kind])
     return _group_source(mixer, role)
+
+
+def _rows_of(config: DecoderConfig, role: str, roles: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the rows of a role in a tensor that holds several, one below the other."""
+    sizes = [mixer_shape(config, each)[0] for each in roles]
+    place = roles.index(role)
+    return np.arange(sum(sizes[:place]), sum(sizes[: place + 1]))
 
 
 def _group_source(mixer: Mixer, role: str) -> tuple[str, Rows]:
@@ -123,11 +145,20 @@ def _group_source(mixer: Mixer, role: str) -> tuple[str, Rows]:
 def mixer_shape(config: DecoderConfig, role: str) -> tuple[int, ...]:
     """Return the shape of the weight of a role."""
     mixer, hidden = mixer_of(config), config.hidden
-    columns = hidden if mixer.kind == "conv" else mixer.inner + 2 * mixer.keys
+    columns = hidden if mixer.kind == "conv" else mixer.convolved
     inner = hidden if mixer.kind == "conv" else mixer.inner
+    if mixer.kind == "scan":
+        rank, size = mixer.step_rank, mixer.key_size
+        shapes: dict[str, tuple[int, ...]] = {
+            "mixer_short": (rank, inner), "mixer_k": (size, inner), "mixer_q": (size, inner),
+            "mixer_step": (inner, rank), "mixer_slopes": (inner, size), "mixer_direct": (inner,),
+            "mixer_short_norm": (rank,), "mixer_k_norm": (size,), "mixer_q_norm": (size,),
+        }  # fmt: skip
+        if role in shapes:
+            return shapes[role]
     if role in _MIXER_VECTORS:
         return (mixer.heads,)
-    shapes: dict[str, tuple[int, ...]] = {
+    shapes = {
         "mixer_x": (columns, hidden), "mixer_z": (inner, hidden), "mixer_before": (hidden, hidden),
         "mixer_after": (hidden, hidden), "mixer_rate": (mixer.heads, hidden),
         "mixer_step": (mixer.heads, hidden), "mixer_out": (hidden, inner),

@@ -34,7 +34,10 @@ class MixerGraph:
 
     def mix(self, layer: int, rows: str) -> str:
         """Write the layer over rows [batch, tokens, hidden]."""
-        kinds = {"conv": self._convolution_between_gates, "delta": self._delta_rule, "ssm": self._state_space}
+        kinds = {
+            "conv": self._convolution_between_gates, "delta": self._delta_rule, "ssm": self._state_space,
+            "scan": self._selective_scan,
+        }  # fmt: skip
         return self.product("mixer_out", layer, kinds[self.mixer.kind](layer, rows))
 
     def _convolution_between_gates(self, layer: int, rows: str) -> str:
@@ -82,6 +85,36 @@ class MixerGraph:
         direct = np.repeat(self.weights.mixer_vector("mixer_direct", layer), mixer.value_size)
         passed = write.node("Mul", [v, write.composer.constant(f"{name}.direct", direct)], f"{name}.passed")
         return self._gate(layer, write.node("Add", [y, passed], f"{name}.sum"), rows)
+
+    def _selective_scan(self, layer: int, rows: str) -> str:
+        """Write Mamba 1: one key and one query for all columns, each of which has a step of its own."""
+        mixer, name, write = self.mixer, f"{layer}.mixer", self.write
+        x = self.bend(f"{name}.", self._convolve(layer, self.product("mixer_x", layer, rows), mixer.inner))
+        short, k, q = (
+            self._scan_norm(layer, role, self.product(f"mixer_{role}", layer, x))
+            for role in ("short", "k", "q")
+        )
+        step = write.node("Softplus", [self.product("mixer_step", layer, short)], f"{name}.step")
+        slopes = -np.exp(self.weights.mixer_vector("mixer_slopes", layer).astype(np.float64))
+        rates = write.composer.constant(f"{name}.slopes", slopes.T.astype(np.float32))
+        apart = write.node("Unsqueeze", [step, write.sizes(-2)], f"{name}.step.one")
+        decay = self._join_heads(write.node("Mul", [apart, rates], f"{name}.decay"))
+        scaled = write.node("Mul", [x, step], f"{name}.scaled")
+        y = self._attend(layer, [q, k, scaled], "gated", [decay], 1.0)
+        direct = write.composer.constant(f"{name}.direct", self.weights.mixer_vector("mixer_direct", layer))
+        passed = write.node("Mul", [x, direct], f"{name}.passed")
+        return self._gate(layer, write.node("Add", [y, passed], f"{name}.sum"), rows)
+
+    def _scan_norm(self, layer: int, role: str, x: str) -> str:
+        """Norm what the steps are made of, keys or queries of a scan, where the family does."""
+        mixer = self.mixer
+        if not mixer.scan_norms:
+            return x
+        weight = np.ones(mixer.step_rank if role == "short" else mixer.key_size, np.float32)
+        if mixer.scan_norms == "weights":
+            weight = self.weights.mixer_vector(f"mixer_{role}_norm", layer)
+        constant = self.write.composer.constant(f"{x}.weight", weight)
+        return self._norm(x, constant, mixer.scan_epsilon, f"{x}.normed")
 
     # -- parts
 

@@ -14,7 +14,9 @@ from intact.numerics import BlockWeights
 from intact.ptq.blocks import BlockFormat, round_to_nearest
 
 KEEP, FLOAT = "keep", "float32"
-KEPT_FLOAT = ("router", "shared_scale", "mixer_rate", "mixer_step")
+KEPT_FLOAT = (
+    "router", "shared_scale", "mixer_rate", "mixer_step", "mixer_short", "mixer_k", "mixer_q",
+)  # fmt: skip
 """Roles of small layers that choose and weigh experts, or say how fast states fade and how much a token adds:
 rounding changes which experts a token has, and costs more for each row than elsewhere (decision 71)."""
 _ROUNDED = tuple(f"{sign}{bits}" for sign in ("int", "uint") for bits in range(2, 9))

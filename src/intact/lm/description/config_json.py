@@ -11,12 +11,19 @@ import numpy as np
 from intact.errors import UnsupportedError
 from intact.formats import MetadataFields
 from intact.graph import ops
-from intact.lm.description.decoder_config import MOST_LAYERS, DecoderConfig, Experts, LatentAttention
+from intact.lm.description.decoder_config import (
+    MOST_LAYERS,
+    DecoderConfig,
+    Experts,
+    LatentAttention,
+    QueryScale,
+)
 from intact.lm.description.expert_fields import layer_parts, read_experts, read_latent
 from intact.lm.description.families import FAMILIES
 from intact.lm.description.families.config_fields import FIXED, HARMLESS, SYNONYMS
 from intact.lm.description.families.decoder_family import DecoderFamily
 from intact.lm.description.mixer_fields import mixer_biases, read_mixer, with_factors
+from intact.lm.description.position_fields import read_biased_attention
 from intact.lm.description.rope_fields import FULL, ROPE_FIELDS, SLIDING, RotaryReader, yarn_strength
 from intact.lm.description.rotary_embedding import RotaryEmbedding
 
@@ -76,6 +83,8 @@ class _ConfigReader:
     def __init__(self, fields: MetadataFields, family: DecoderFamily) -> None:
         self._fields, self._family = fields, family
         self._values: dict[str, float] = {}
+        self._longest, self._unrotated = 0, frozenset[int]()
+        self._query_scale: QueryScale | None = None
 
     def read(self) -> DecoderConfig:
         family = self._family
@@ -88,29 +97,34 @@ class _ConfigReader:
             layers = self._integer("num_hidden_layers", most=MOST_LAYERS)
         hidden = self._integer("hidden_size")
         heads = self._integer("num_attention_heads") if family.has_attention else 1
-        latent = read_latent(self._fields, family)
+        latent = read_latent(self._fields, family, hidden // max(heads, 1))
         head_size = self._integer("head_dim", hidden // max(heads, 1)) if latent is None else latent.head_size
         epsilon = self._number("rms_norm_eps", family.epsilon)
         mixer, attention = None, None
         if family.mixer is not None:
             mixer, attention = read_mixer(self._fields, family.mixer, layers, hidden, epsilon)
         window, windowed = self._windows(layers)
-        rotary, local, longest = self._rotaries(head_size if latent is None else latent.rotated)
+        rotary, local = self._rotaries(head_size if latent is None else latent.rotated, windowed, layers)
         kv_heads, qkv_order = self._kv_heads(heads)
+        biased = read_biased_attention(self._fields, family, heads, kv_heads, head_size)
+        if biased.biases is not None:
+            self._unrotated = frozenset(range(layers))
+        scale = self._scale(head_size) * self._strength(latent) if biased.scale is None else biased.scale
         config = DecoderConfig(
             family=family.name, layers=layers, hidden=hidden, inner=self._inner(hidden),
             vocabulary=self._integer("vocab_size"), heads=heads, kv_heads=kv_heads, head_size=head_size,
             context=min(self._integer("max_position_embeddings", _LONGEST, most=_LONGEST), _SIZE),
-            longest=longest,
+            longest=self._longest,
             epsilon=epsilon, mixer=mixer, attention_layers=attention, rotary=rotary, local_rotary=local,
             interleaved=self._flag("rope_interleave", family.interleaved),
-            unrotated=self._layers_without_rotation(layers, windowed),
+            unrotated=self._unrotated | self._layers_without_rotation(layers, windowed),
             tied=self._flag("tie_word_embeddings", False), window=window, windowed=windowed,
             norms=self._norms(), qk_norm=self._qk_norm(), norm_offset=family.norm_offset,
-            activation=self._activation(), attention_scale=self._scale(head_size) * self._strength(latent),
+            activation=self._activation(), attention_scale=scale, linear_biases=biased.biases,
+            query_scale=self._query_scale,
             embedding_scale=self._embedding_scale(hidden), attention_cap=self._cap("attn_logit_softcapping"),
-            logit_cap=self._cap("final_logit_softcapping"), clip=self._cap("clip_qkv"),
-            logit_divisor=self._logit_divisor(), residual_scale=self._number("residual_multiplier", 1.0),
+            logit_cap=self._cap("final_logit_softcapping"), clip=biased.clip or self._cap("clip_qkv"),
+            logit_divisor=self._logit_divisor(hidden), residual_scale=self._residual_scale(layers),
             biases=self._biases(), qkv_order=qkv_order, experts=self._experts(layers), latent=latent,
             mlp_layers=self._mlp_layers(has_parts),
             **{name: getattr(family, name) for name in _TAKEN_OVER},
@@ -122,7 +136,8 @@ class _ConfigReader:
             if key not in family.defaults and not (family.experts and key in family.experts.count):
                 self._fields.require(key, values, _WITHOUT)
         unread = dict.fromkeys(family.unread, "transformers does not read it")
-        self._fields.harmless({**HARMLESS, **unread})
+        beyond = dict.fromkeys(family.beyond, "it chooses among more tokens than are computed")
+        self._fields.harmless({**HARMLESS, **unread, **beyond})
         return config.check(self._fields.file)
 
     def _inner(self, hidden: int) -> int:
@@ -229,8 +244,17 @@ class _ConfigReader:
             return float(np.float32(math.sqrt(hidden)))
         return self._number("embedding_multiplier", 1.0)
 
-    def _logit_divisor(self) -> float:
+    def _residual_scale(self, layers: int) -> float:
+        """Return what is multiplied to what attention and MLP add."""
+        if (key := "scale_depth") in self._family.defaults:
+            is_scaled = self._fields.take(key, 1.0) is not None
+            return self._number(key, 1.0) / math.sqrt(layers) if is_scaled else 1.0
+        return self._number("residual_multiplier", 1.0)
+
+    def _logit_divisor(self, hidden: int) -> float:
         """Return what logits are divided by."""
+        if (key := "dim_model_base") in self._family.defaults:
+            return hidden / self._integer(key) if self._fields.take(key, 1) is not None else 1.0
         scale = self._number("logit_scale", 1.0)
         if scale == 0:
             self._fields.refuse(self._name("logit_scale"), "another number than 0")
@@ -304,8 +328,8 @@ class _ConfigReader:
         """Return the function of MLPs; the name that belongs to other families may only repeat it."""
         key = "hidden_activation" if "hidden_activation" in self._family.defaults else "hidden_act"
         if key not in self._family.defaults:
-            self._fields.require(key, ("silu",), _WITHOUT)
-            return "silu"
+            self._fields.require(key, (self._family.function,), _WITHOUT)
+            return _FUNCTIONS[self._family.function]
         name = self._fields.choice(self._name(key), _FUNCTIONS, self._family.defaults[key])
         if (
             self._family.name == "gemma" and name == "gelu"
@@ -385,7 +409,7 @@ class _ConfigReader:
             for key in ("layer_types", "max_window_layers", "sliding_window_pattern"):
                 if key == "layer_types" and self._family.mixer is not None:
                     continue
-                fields.require(key, ([FULL] * layers,), _WITHOUT)
+                fields.require(key, ([self._family.layer_kind] * layers,), _WITHOUT)
             return 0, frozenset()
         size = fields.take("sliding_window", defaults["sliding_window"])
         size = 0 if size is None else fields.integer("sliding_window", defaults["sliding_window"])
@@ -423,18 +447,28 @@ class _ConfigReader:
             if not period or (layer - self._family.window_offset) % period
         )  # fmt: skip
 
-    def _rotaries(self, head_size: int) -> tuple[RotaryEmbedding, RotaryEmbedding | None, int]:
-        """Return the rotation, that of layers with a window where it is another one, and where it ends."""
+    def _rotaries(
+        self, head_size: int, windowed: frozenset[int], layers: int
+    ) -> tuple[RotaryEmbedding, RotaryEmbedding | None]:
+        """Return the rotation, and that of layers with a window where it is another one."""
         family = self._family
-        if family.learned_positions or family.unrotated == "all":
+        if family.longest:
+            self._longest = self._integer(family.longest, most=_LONGEST)
+        is_biased = family.linear_biases in ("halving", "interleaved")
+        if family.learned_positions or family.unrotated == "all" or is_biased:
             for key in ROPE_FIELDS:
                 self._fields.require(key, (), _WITHOUT)
-            return RotaryEmbedding(10000.0, max(head_size // 2, 1)), None, 0
+            return RotaryEmbedding(10000.0, max(head_size // 2, 1)), None
         if "rotary_dim" in family.defaults:
             width = self._integer("rotary_dim")
             for key in ROPE_FIELDS:
                 self._fields.require(key, (), _WITHOUT)
-            return RotaryEmbedding(family.rope_base, max(width // 2, 1)), None, 0
+            return RotaryEmbedding(family.rope_base, max(width // 2, 1)), None
         reader = RotaryReader(self._fields, family, head_size)
         full, local = reader.by_layer_type() if family.local_rope else (reader.flat(), None)
-        return full, local, reader.longest
+        if "layer_rope_theta" in family.defaults:
+            full, local, self._unrotated = reader.by_layer(full, windowed, layers)
+        self._longest = min(self._longest or _LONGEST, reader.longest or _LONGEST) % _LONGEST
+        if reader.query_growth is not None:
+            self._query_scale = QueryScale(*reader.query_growth, 0, frozenset(range(layers)))
+        return full, local

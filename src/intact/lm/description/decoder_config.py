@@ -7,7 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from intact.errors import FileFormatError, IntactError
+from intact.lm.description.linear_biases import LinearBiases
 from intact.lm.description.rotary_embedding import RotaryEmbedding
 
 MOST_LAYERS = 1024
@@ -87,8 +91,9 @@ class Mixer:
     """Describes layers in which tokens meet in states of fixed size, in place of attention or beside it.
 
     Attributes:
-        kind: "conv", a short convolution between two gates; "delta", the gated delta rule; or "ssm", a
-            selective state space.
+        kind: "conv", a short convolution between two gates; "delta", the gated delta rule; "ssm", a
+            selective state space with a step for each head (Mamba 2); or "scan", one with a step for each
+            column and a rate for each element of the state (Mamba 1).
         layers: That have it.
         kernel: Tokens that its convolution reads, its own included.
         heads, key_heads: Matrices of the state, and keys and queries, which they share.
@@ -98,8 +103,13 @@ class Mixer:
         least_step, most_step: Steps of "ssm" lie between both.
         epsilon: Of its norms.
         activation: The function behind convolutions; "": that of MLPs.
+        step_rank: Width of the rows that the steps of "scan" are made of.
+        scan_norms: What of "scan" is normed before it is used: "weights", steps, keys and queries, each with
+            weights; "plain", the same without; "" nothing.
+        scan_epsilon: Of these norms.
 
-    Source: "Gated Delta Networks: Improving Mamba2 with Delta Rule"; "Transformers are SSMs".
+    Source: "Gated Delta Networks: Improving Mamba2 with Delta Rule"; "Transformers are SSMs";
+    "Mamba: Linear-Time Sequence Modeling with Selective State Spaces".
     """
 
     kind: str
@@ -115,6 +125,9 @@ class Mixer:
     most_step: float = math.inf
     epsilon: float = 1e-6
     activation: str = ""
+    step_rank: int = 0
+    scan_norms: str = ""
+    scan_epsilon: float = 1e-6
 
     @property
     def inner(self) -> int:
@@ -125,6 +138,33 @@ class Mixer:
     def keys(self) -> int:
         """Width of all keys."""
         return self.key_heads * self.key_size
+
+    @property
+    def convolved(self) -> int:
+        """Width of what is convolved; of "conv" that of the residual stream, which it does not know."""
+        return self.inner + (0 if self.kind == "scan" else 2 * self.keys)
+
+
+@dataclass(frozen=True)
+class QueryScale:
+    """Queries of later tokens are longer: by ``1 + gain log(1 + floor((position + offset) / length))``.
+
+    Attributes:
+        gain, length, offset: Of the formula.
+        layers: That have it.
+
+    Source: "Scalable-Softmax Is Superior for Attention", as Llama 4 and Ministral 3 have it.
+    """
+
+    gain: float
+    length: float
+    offset: int
+    layers: frozenset[int]
+
+    def table(self, positions: int) -> NDArray[np.float32]:
+        """Return the factors, float32 [positions, 1]."""
+        steps = np.floor((np.arange(positions, dtype=np.float64) + self.offset) / self.length)
+        return np.asarray(1 + self.gain * np.log1p(steps), np.float32)[:, None]
 
 
 @dataclass(frozen=True)
@@ -178,6 +218,8 @@ class DecoderConfig:
         input_factors: By role, what the products of a layer are multiplied by, in front of a bias.
         output_factors: Likewise behind it: so many outputs, and their factor, one pair after the other.
         biases: Roles of layers with a bias; None: the tensors of the file decide.
+        linear_biases: What positions add to scores; None: nothing.
+        query_scale: How queries grow with positions; None: they do not.
     """
 
     family: str
@@ -230,6 +272,13 @@ class DecoderConfig:
     input_factors: Mapping[str, float] = field(default_factory=dict)
     output_factors: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     biases: frozenset[str] | None = None
+    linear_biases: LinearBiases | None = None
+    query_scale: QueryScale | None = None
+
+    @property
+    def cached_size(self) -> int:
+        """Channels of a key in the cache: linear biases take one more."""
+        return self.head_size + (self.linear_biases is not None)
 
     def has_attention(self, layer: int) -> bool:
         """Return whether a layer attends."""
@@ -252,12 +301,12 @@ class DecoderConfig:
         for layer in range(self.layers):
             if self.has_attention(layer):
                 shapes |= {
-                    f"{name}.{layer}": (self.kv_heads, None, self.head_size) for name in ("keys", "values")
+                    f"{name}.{layer}": (self.kv_heads, None, self.cached_size) for name in ("keys", "values")
                 }
             if self.mixer is None or not self.has_mixer(layer):
                 continue
             mixer, is_conv = self.mixer, self.mixer.kind == "conv"
-            columns = self.hidden if is_conv else mixer.inner + 2 * mixer.keys
+            columns = self.hidden if is_conv else mixer.convolved
             if mixer.kernel > 1:
                 shapes[f"convolved.{layer}"] = (1, mixer.kernel - 1, columns)
             if not is_conv:

@@ -33,9 +33,13 @@ def read_experts(
     return _ExpertReader(fields, family).read(layers, width)
 
 
-def read_latent(fields: MetadataFields, family: DecoderFamily) -> LatentAttention | None:
+def read_latent(fields: MetadataFields, family: DecoderFamily, value_size: int) -> LatentAttention | None:
     """Read how queries, keys and values are made of shorter vectors; None where a family has none.
 
+    Args:
+        fields: Of config.json.
+        family: Of the decoder.
+        value_size: Channels of a value where neither the file nor the family says it.
     Raises:
         FileFormatError: A field is missing, of another kind, or contradicts another one.
         UnsupportedError: Values are longer than keys.
@@ -44,7 +48,7 @@ def read_latent(fields: MetadataFields, family: DecoderFamily) -> LatentAttentio
     if usual is None:
         return None
     sizes = {
-        key: fields.integer(key, usual[key], least=1, most=2**20)
+        key: fields.integer(key, usual.get(key, value_size), least=1, most=2**20)
         for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
     }
     q_rank = fields.take("q_lora_rank", usual["q_lora_rank"])
@@ -162,6 +166,10 @@ class _ExpertReader:
             step = self._integer("decoder_sparse_step")
             dense = self._fields.items("mlp_only_layers", int) or []
             return frozenset(layer for layer in every if layer not in dense and (layer + 1) % step == 0)
+        if kind == "period":
+            period = self._integer("expert_layer_period")
+            offset = self._integer("expert_layer_offset", least=0)
+            return frozenset(range(offset, layers, period)) if self._count() > 1 else frozenset()
         if kind == "interval":
             first, last = (
                 self._fields.integer(

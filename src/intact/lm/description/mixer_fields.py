@@ -36,7 +36,7 @@ def read_mixer(
 
 def mixer_biases(fields: MetadataFields, family: MixerFamily) -> frozenset[str]:
     """Return the roles of layers with states that have a bias."""
-    roles = set[str]()
+    roles = {"mixer_step"} if family.kind == "scan" else set[str]()
     products = frozenset(("mixer_in", "mixer_out"))
     if "out_bias" in family.fields:
         products = frozenset(("mixer_in",))
@@ -97,6 +97,8 @@ class _MixerReader:
         kernel = self._integer("kernel")
         if family.kind == "conv":
             return Mixer("conv", own, kernel), attention
+        if family.kind == "scan":
+            return self._scan(own, kernel, hidden, epsilon), attention
         heads, key_heads = self._integer("heads"), self._integer("key_heads")
         has_norm = family.has_norm
         if isinstance(has_norm, str):
@@ -110,6 +112,20 @@ class _MixerReader:
         if family.activation:
             self._fields.require(family.activation, ("silu",), "no other function is known of it")
         return mixer, attention
+
+    def _scan(self, layers: frozenset[int], kernel: int, hidden: int, epsilon: float) -> Mixer:
+        """Read Mamba 1, whose one key has a value of the whole width."""
+        family, name = self._family, self._family.fields["rank"]
+        rank = self._fields.take(name, "auto")
+        rank = -(-hidden // 16) if rank == "auto" else self._integer("rank")
+        own = family.scan_epsilon
+        width = self._width(hidden)
+        assert width is not None
+        return Mixer(
+            "scan", layers, kernel, 1, 1, self._integer("key_size"), width, 0, epsilon=epsilon,
+            step_rank=rank, scan_norms=family.scan_norms,
+            scan_epsilon=self._fields.number(own, family.usual[own], least=0.0) if own else epsilon,
+        )  # fmt: skip
 
     def _integer(self, key: str) -> int:
         name = self._family.fields[key]
@@ -191,7 +207,12 @@ class _MixerReader:
         if value is None:
             return frozenset(range(layers)) if self._family.kind == "conv" else frozenset()
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return frozenset(range(value - 1, layers, value))
+            if not self._family.offset:
+                return frozenset(range(value - 1, layers, value))
+            first = self._fields.integer(self._family.offset, self._family.usual[self._family.offset])
+            if first >= value:
+                raise self._fields.contradiction(self._family.offset, f"{key} = {value}", "less than that")
+            return frozenset(range(first, layers, value))
         if not isinstance(value, list) or not all(isinstance(layer, int) for layer in value):
             raise self._fields.error(key, "numbers of layers")
         return frozenset(value) & frozenset(range(layers))

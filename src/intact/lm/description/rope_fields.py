@@ -35,11 +35,13 @@ class RotaryReader:
         head_size: Channels of a head.
     Attributes:
         longest: Positions for which the rotation that was read holds; 0: all.
+        query_growth: Gain and length of `QueryScale`, where `rope_parameters` say them.
     """
 
     def __init__(self, fields: MetadataFields, family: DecoderFamily, head_size: int) -> None:
         self._fields, self._family, self._head_size = fields, family, head_size
         self.longest = 0
+        self.query_growth: tuple[float, float] | None = None
 
     def flat(self) -> RotaryEmbedding:
         """Read one rotation for all layers."""
@@ -75,6 +77,25 @@ class RotaryReader:
             self._read_rotation(sliding, *self._family.local_rope),
         )
 
+    def by_layer(
+        self, rotary: RotaryEmbedding, windowed: frozenset[int], layers: int
+    ) -> tuple[RotaryEmbedding, RotaryEmbedding | None, frozenset[int]]:
+        """Read bases of each layer: return both rotations, and the layers that have none.
+
+        Raises:
+            UnsupportedError: Layers of one kind rotate by several bases.
+        """
+        key = "layer_rope_theta"
+        bases = self._fields.items(key, (int, float), layers)
+        if bases is None:
+            return rotary, None, frozenset()
+        kinds = (frozenset(range(layers)) - windowed, windowed)
+        own = [{float(bases[layer]) for layer in kind if bases[layer]} for kind in kinds]
+        if any(len(each) > 1 or min(each, default=1.0) < 0 for each in own) or rotary.kind == "yarn":
+            self._fields.refuse(key, "one base for all layers with a window, and one for all others")
+        full, local = (replace(rotary, base=each.pop()) if each else rotary for each in own)
+        return full, local, frozenset(layer for layer in range(layers) if not bases[layer])
+
     def _read_rotation(self, inner: MetadataFields | None, outer_key: str, default: float) -> RotaryEmbedding:
         base = self._common_number(inner, "rope_theta", outer_key, default)
         if base <= 0 or (not self._family.rope_base and inner is None):
@@ -99,6 +120,10 @@ class RotaryReader:
         if self._family.has_sections:
             same = "all sections of a text have the same positions"
             inner.harmless(dict.fromkeys(("mrope_section", "mrope_interleaved"), same))
+        if self._family.reads_query_scale:
+            length = inner.number("original_max_position_embeddings", least=1.0)
+            self.query_growth = inner.number("llama_4_scaling_beta"), length
+            inner.harmless({"max_position_embeddings": "transformers does not read it there"})
         kind = self._kind(inner)
         rotary = RotaryEmbedding(base, pairs, reverses=self._family.reverses)
         if kind == "linear":

@@ -22,8 +22,9 @@ class ExpertFamily:
         shared: Field of the number of shared experts, or of the width of the one; "" for none.
         first: Field of the number of layers in front that have none.
         layers: How layers with experts are named: "all", "first" (behind `first`), "types"
-            (`mlp_layer_types`), "steps" (`decoder_sparse_step` and `mlp_only_layers`) or "interval"
-            (`moe_layer_interval` and the first and the last one).
+            (`mlp_layer_types`), "steps" (`decoder_sparse_step` and `mlp_only_layers`), "interval"
+            (`moe_layer_interval` and the first and the last one) or "period" (`expert_layer_period` and
+            `expert_layer_offset`).
         is_clamped: `swiglu_limit` bounds gates and values, `swiglu_alpha` is the slope of gates, and one is
             added to values.
         has_biases: Experts have biases.
@@ -72,6 +73,9 @@ class MixerFamily:
         gates_first: As `Mixer`.
         has_steps: `time_step_limit` is read.
         activation: Field of the function behind convolutions, which has to be "silu"; "": that of MLPs.
+        scan_norms: As `Mixer`.
+        scan_epsilon: Field of the epsilon of these norms; "": that of all.
+        offset: With it `attention` is a period, of which this field says the layer that attends.
     """
 
     kind: str
@@ -85,6 +89,9 @@ class MixerFamily:
     gates_first: bool = True
     has_steps: bool = False
     activation: str = ""
+    scan_norms: str = ""
+    scan_epsilon: str = ""
+    offset: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ class DecoderFamily:
         mixer: Of layers with states.
         has_attention, has_mlp: Whether any layer attends, and whether each has an MLP.
         shared_inner: Field of the width of MLPs where there are no experts, which then are the shared ones.
-        unread_tensors: Beginnings of the names of tensors that transformers does not read.
+        unread_tensors: Beginnings of the names of tensors that nothing reads, "*" for a number of a layer.
         has_sections: Whether positions may have sections, which are the same for texts.
         factors: Fields of the factors of products, which Falcon-H1 has.
         latent: Values that transformers takes for the fields of latent attention; None: it has none.
@@ -131,6 +138,13 @@ class DecoderFamily:
             "groups", for each head of keys its queries, key and value; "quarters", four times queries, values
             and keys.
         turned: Whether files hold weights as [inputs, outputs].
+        function: Of MLPs, where no field says it.
+        linear_biases: Slopes of linear biases: "halving" or "interleaved" (`linear_biases.py`), or the field
+            that says whether there are any, which are halving then; "" for none.
+        longest: Field of the number of positions for which the family is computed; "": all.
+        beyond: Fields of what chooses tokens in longer sequences, and keeps all of shorter ones.
+        layer_kind: What `layer_types` calls all layers, where they are of one kind.
+        reads_query_scale: Whether `rope_parameters` say how queries grow with positions.
         is_layer_norm, has_norm_weights, has_norm_biases, norms, is_gated, learned_positions, position_offset,
         embedding_norm, interleaved, reverses, qk_norm, qk_norm_biases, norms_rotated, norm_offset,
         inner_norms, has_sinks, gates_attention: As `DecoderConfig`.
@@ -187,3 +201,9 @@ class DecoderFamily:
     factors: tuple[str, ...] = ()
     qkv_order: str = "parts"
     turned: bool = False
+    function: str = "silu"
+    linear_biases: str = ""
+    longest: str = ""
+    beyond: tuple[str, ...] = ()
+    layer_kind: str = "full_attention"
+    reads_query_scale: bool = False

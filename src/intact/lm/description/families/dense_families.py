@@ -25,10 +25,11 @@ def replace_fields(fields: Mapping[str, Any], *names: str, **changes: Any) -> di
     return {key: value for key, value in fields.items() if key not in names} | changes
 
 
-PLAIN = replace_fields(LLAMA, "head_dim", *_BIASES)
-NO_BIASES = replace_fields(LLAMA, *_BIASES)
+PLAIN = replace_fields(LLAMA, *_BIASES)
+_EVEN_HEADS = replace_fields(PLAIN, "head_dim")
+"""Of families whose heads always fill the residual stream."""
 SLIDING = {"sliding_window": 4096, "layer_types": None}
-QWEN = NO_BIASES | SLIDING | {
+QWEN = PLAIN | SLIDING | {
     "max_position_embeddings": 32768, "use_sliding_window": False, "max_window_layers": 28,
 }  # fmt: skip
 GRANITE = {
@@ -39,7 +40,7 @@ LAYER = "model.layers.{}."
 
 
 _GELU = "gelu_pytorch_tanh"
-_GEMMA = NO_BIASES | {
+_GEMMA = PLAIN | {
     "attention_bias": False, "head_dim": 256, "hidden_act": _GELU, "max_position_embeddings": 8192,
     "tie_word_embeddings": True,
 }  # fmt: skip
@@ -118,22 +119,32 @@ def _fairseq(prefix: str) -> dict[str, str]:
 DENSE_FAMILIES = (
     DecoderFamily("llama", "Llama", LLAMA),
     DecoderFamily(
-        "mistral", "Mistral", NO_BIASES | {"max_position_embeddings": 131072, "sliding_window": 4096,
+        "mistral", "Mistral", PLAIN | {"max_position_embeddings": 131072, "sliding_window": 4096,
                                             "num_key_value_heads": 8},
     ),
     DecoderFamily(
-        "ministral", "Ministral", NO_BIASES | SLIDING | {"max_position_embeddings": 131072,
+        "ministral", "Ministral", PLAIN | SLIDING | {"max_position_embeddings": 131072,
                                                            "num_key_value_heads": 8},
     ),
     DecoderFamily(
-        "qwen2", "Qwen2", replace_fields(QWEN, "head_dim", num_key_value_heads=32), biases=frozenset("qkv"),
+        "ministral3", "Ministral3", PLAIN | {
+            "max_position_embeddings": 262144, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
+            "head_dim": 128, "sliding_window": None,
+        }, rope_base=1e6, reads_query_scale=True, rope={
+            "rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384,
+            "beta_fast": 32.0, "beta_slow": 1.0, "mscale_all_dim": 1.0, "mscale": 1.0,
+            "llama_4_scaling_beta": 0.1,
+        },
+    ),
+    DecoderFamily(
+        "qwen2", "Qwen2", replace_fields(QWEN, num_key_value_heads=32), biases=frozenset("qkv"),
     ),
     DecoderFamily(
         "qwen3", "Qwen3", QWEN | {"head_dim": 128, "attention_bias": False, "num_key_value_heads": 32},
         qk_norm="head",
     ),
     DecoderFamily(
-        "smollm3", "SmolLM3", replace_fields(LLAMA, "head_dim") | {
+        "smollm3", "SmolLM3", LLAMA | {
             "num_key_value_heads": 4, "max_position_embeddings": 32768, "tie_word_embeddings": True,
             "use_sliding_window": False, "sliding_window": None, "layer_types": None, "no_rope_layers": None,
             "no_rope_layer_interval": 4,
@@ -145,7 +156,13 @@ DENSE_FAMILIES = (
             "original_max_position_embeddings": 4096,
         }, has_partial_rotary=True, reads_longrope=True,
     ),
-    DecoderFamily("granite", "Granite", replace_fields(LLAMA, "head_dim") | GRANITE),
+    DecoderFamily("granite", "Granite", LLAMA | GRANITE),
+    DecoderFamily(
+        "granite_swa", "GraniteSWA", LLAMA | GRANITE | SLIDING | {
+            "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "num_key_value_heads": 4,
+            "tie_word_embeddings": True, "sliding_window": 128, "layer_rope_theta": None,
+        }, window_period=4, window_offset=0, has_sinks=True,
+    ),
     DecoderFamily(
         "hyperclovax", "HyperCLOVAX", replace_fields(
             LLAMA | GRANITE, "logits_scaling", attention_multiplier=None, use_post_norm=True, logit_scale=1.0,
@@ -231,7 +248,7 @@ DENSE_FAMILIES = (
         }, rope_base=1e6,
     ),
     DecoderFamily(
-        "ernie4_5", "Ernie4_5", NO_BIASES | {
+        "ernie4_5", "Ernie4_5", PLAIN | {
             "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 2,
             "head_dim": 128,
             "tie_word_embeddings": True, "use_bias": False,
@@ -332,7 +349,8 @@ DENSE_FAMILIES = (
         norms_rotated=True, tensors=_FC_MLP,
     ),
     DecoderFamily(
-        "stablelm", "StableLm", replace_fields(PLAIN, max_position_embeddings=4096, rms_norm_eps=1e-5) | {
+        "stablelm", "StableLm", _EVEN_HEADS | {
+            "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
             "num_key_value_heads": 32, "use_qkv_bias": False, "qk_layernorm": False,
             "use_parallel_residual": False,
         }, own_names=_LAYER_EPS, rotary_share=0.25, has_partial_rotary=True, is_layer_norm=True,
@@ -350,7 +368,7 @@ DENSE_FAMILIES = (
         },
     ),
     DecoderFamily(
-        "persimmon", "Persimmon", replace_fields(PLAIN, "num_key_value_heads", rms_norm_eps=1e-5) | {
+        "persimmon", "Persimmon", replace_fields(_EVEN_HEADS, "num_key_value_heads", rms_norm_eps=1e-5) | {
             "hidden_act": "relu2", "max_position_embeddings": 16384, "qk_layernorm": True,
         }, own_names=_LAYER_EPS, rotary_share=0.5, has_partial_rotary=True, biases=_EVERY,
         is_layer_norm=True, is_gated=False, qk_norm="head", qk_norm_biases=True, qkv_order="groups",
@@ -360,7 +378,7 @@ DENSE_FAMILIES = (
         },
     ),
     DecoderFamily(
-        "gpt_neox", "GPTNeoX", replace_fields(PLAIN, "num_key_value_heads", rms_norm_eps=1e-5) | {
+        "gpt_neox", "GPTNeoX", replace_fields(_EVEN_HEADS, "num_key_value_heads", rms_norm_eps=1e-5) | {
             "hidden_act": "gelu", "attention_bias": True, "use_parallel_residual": True,
         }, own_names=_LAYER_EPS | {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
         rotary_share=0.25, has_partial_rotary=True, biases=frozenset(("up", "down")), is_layer_norm=True,
@@ -370,13 +388,13 @@ DENSE_FAMILIES = (
         },
     ),
     DecoderFamily(
-        "falcon", "Falcon", replace_fields(PLAIN, "num_key_value_heads") | {
+        "falcon", "Falcon", replace_fields(_EVEN_HEADS, "num_key_value_heads") | {
             "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "hidden_act": "gelu", "bias": False,
             "num_kv_heads": None, "multi_query": True, "parallel_attn": True,
             "new_decoder_architecture": False, "num_ln_in_parallel_attn": None,
         }, own_names={"rms_norm_eps": "layer_norm_epsilon", "hidden_act": "activation",
                       "intermediate_size": "ffn_hidden_size"},
-        fixed={"alibi": (False,)}, is_layer_norm=True, is_gated=False, norms="shared", qkv_order="groups",
+        linear_biases="alibi", is_layer_norm=True, is_gated=False, norms="shared", qkv_order="groups",
         tensors=_megatron("transformer.h.", "self_attention") | {
             "embedding": "transformer.word_embeddings", "norm": "transformer.ln_f",
         },
@@ -385,7 +403,44 @@ DENSE_FAMILIES = (
         }},
     ),
     DecoderFamily(
-        "opt", "OPT", replace_fields(PLAIN, "num_key_value_heads", "rms_norm_eps") | {
+        "bloom", "Bloom", {
+            "vocab_size": None, "hidden_size": None, "num_hidden_layers": None, "num_attention_heads": None,
+            "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "max_position_embeddings": 2048,
+        }, own_names={"hidden_size": "n_embed", "num_hidden_layers": "n_layer",
+                      "num_attention_heads": "n_head", "rms_norm_eps": "layer_norm_epsilon",
+                      "max_position_embeddings": "seq_length"},
+        mapped=frozenset(("hidden_size", "num_hidden_layers", "num_attention_heads")),
+        unread=("slow_but_exact", "offset_alibi", "masked_softmax_fusion", "attention_softmax_in_fp32",
+                "bias_dropout_fusion", "skip_bias_add", "skip_bias_add_qkv", "unk_token_id"),
+        fixed={"apply_residual_connection_post_layernorm": (False,)}, function="gelu_pytorch_tanh",
+        linear_biases="halving", biases=_EVERY, is_layer_norm=True, is_gated=False, embedding_norm=True,
+        qkv_order="groups", tensors=_megatron("transformer.h.", "self_attention") | {
+            "embedding": "transformer.word_embeddings", "norm": "transformer.ln_f",
+            "embedding_norm": "transformer.word_embeddings_layernorm",
+        },
+    ),
+    DecoderFamily(
+        "mpt", "Mpt", {
+            "vocab_size": None, "hidden_size": None, "num_hidden_layers": None, "num_attention_heads": None,
+            "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "tie_word_embeddings": True,
+        }, own_names={
+            "hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+            "max_position_embeddings": "max_seq_len", "rms_norm_eps": "layer_norm_epsilon",
+        }, mapped=frozenset(("hidden_size", "num_hidden_layers", "num_attention_heads")),
+        fixed={"expansion_ratio": (4,), "no_bias": (True,), "logit_scale": ()}, function="gelu",
+        unread=("learned_pos_emb", "init_device", "embedding_fraction", "norm_type", "emb_pdrop", "verbose",
+                "init_config", "tokenizer_name"),
+        linear_biases="interleaved", is_layer_norm=True, has_norm_biases=False, is_gated=False,
+        tensors={
+            "embedding": "transformer.wte", "norm": "transformer.norm_f",
+            **{role: f"transformer.blocks.{{}}.{name}" for role, name in {
+                "attention_norm": "norm_1", "mlp_norm": "norm_2", "qkv": "attn.Wqkv", "o": "attn.out_proj",
+                "up": "ffn.up_proj", "down": "ffn.down_proj",
+            }.items()},
+        },
+    ),
+    DecoderFamily(
+        "opt", "OPT", replace_fields(_EVEN_HEADS, "num_key_value_heads", "rms_norm_eps") | {
             "hidden_act": "relu", "tie_word_embeddings": True,
         }, own_names={"intermediate_size": "ffn_dim", "hidden_act": "activation_function"},
         fixed={
@@ -398,7 +453,7 @@ DENSE_FAMILIES = (
         },
     ),
     DecoderFamily(
-        "biogpt", "BioGpt", replace_fields(PLAIN, "num_key_value_heads", "rms_norm_eps") | {
+        "biogpt", "BioGpt", replace_fields(_EVEN_HEADS, "num_key_value_heads", "rms_norm_eps") | {
             "hidden_act": "gelu", "max_position_embeddings": 1024, "tie_word_embeddings": True,
             "scale_embedding": True,
         }, unread=("layer_norm_eps",), epsilon=1e-5, biases=_EVERY, is_layer_norm=True, is_gated=False,

@@ -9,7 +9,6 @@ from intact.lm.description.families.dense_families import (
     GRANITE,
     LAYER,
     LLAMA,
-    NO_BIASES,
     PLAIN,
     QWEN,
     SLIDING,
@@ -49,31 +48,73 @@ _LATENT = {
     "v_head_dim": 128,
 }  # fmt: skip
 _LATENT_FIELDS = PLAIN | {"rope_interleave": True}
-_NO_BIASES = {"attention_bias": (False,)}
+_USUAL_LAYERS = {"attention_bias": (False,), "moe_layer_freq": (1,)}
+_USUAL_ROUTER = {"topk_method": ("noaux_tc",), "scoring_func": ("sigmoid",)}
+_SPARSE = (
+    "index_head_dim", "index_n_heads", "indexer_types", "index_topk_freq", "index_topk_pattern",
+    "index_skip_topk_offset", "indexer_rope_interleave",
+)  # fmt: skip
+_INDEXER = ("model.layers.*.self_attn.indexer.",)
+_DEEPSEEK_EXPERTS = {
+    "n_routed_experts": 256, "n_shared_experts": 1, "n_group": 8, "topk_group": 4,
+    "routed_scaling_factor": 2.5, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
+    "first_k_dense_replace": 3, "norm_topk_prob": True,
+}  # fmt: skip
 _UNREAD = ("head_dim", "num_nextn_predict_layers", "num_mtp_layers")
 
 EXPERT_FAMILIES = (
     DecoderFamily(
         "youtu", "Youtu", _LATENT_FIELDS | {
             "max_position_embeddings": 131072, "num_key_value_heads": 16, "tie_word_embeddings": True,
-        }, fixed=_NO_BIASES, unread=("head_dim",), latent=_LATENT,
+        }, fixed=_USUAL_LAYERS, unread=("head_dim",), latent=_LATENT,
     ),
     DecoderFamily(
         "deepseek_v3", "DeepseekV3", _LATENT_FIELDS | {
             "max_position_embeddings": 4096, "num_key_value_heads": 128,
-        }, fixed=_NO_BIASES, unread=_UNREAD, latent=_LATENT,
+        }, fixed=_USUAL_LAYERS | _USUAL_ROUTER, unread=_UNREAD, latent=_LATENT,
+        experts=ExpertFamily(usual=_DEEPSEEK_EXPERTS, layers="first", **_SIGMOID),
+    ),
+    DecoderFamily(
+        "deepseek_v32", "DeepseekV32", PLAIN | {
+            "max_position_embeddings": 163840, "num_key_value_heads": 128, "index_topk": 2048,
+        }, fixed=_USUAL_LAYERS | _USUAL_ROUTER | {"mlp_bias": (False,)}, unread=_UNREAD, latent=_LATENT,
+        interleaved=True,
+        longest="index_topk", beyond=_SPARSE, unread_tensors=_INDEXER, layer_kind="indexed_attention",
+        experts=ExpertFamily(usual=_DEEPSEEK_EXPERTS, layers="types", **_SIGMOID),
+    ),
+    DecoderFamily(
+        "glm_moe_dsa", "GlmMoeDsa", PLAIN | {
+            "max_position_embeddings": 202752, "num_key_value_heads": 64, "rms_norm_eps": 1e-5,
+            "index_topk": 2048,
+        }, fixed=_USUAL_LAYERS | _USUAL_ROUTER | {"mlp_bias": (False,)}, unread=_UNREAD, interleaved=True,
+        latent=_LATENT | {"q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256},
+        longest="index_topk", beyond=_SPARSE, unread_tensors=_INDEXER, layer_kind="indexed_attention",
         experts=ExpertFamily(
-            usual={
-                "n_routed_experts": 256, "n_shared_experts": 1, "n_group": 8, "topk_group": 4,
-                "routed_scaling_factor": 2.5, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
-                "first_k_dense_replace": 3, "norm_topk_prob": True,
+            usual=_DEEPSEEK_EXPERTS | {"n_group": 1, "topk_group": 1}, layers="types", **_SIGMOID
+        ),
+    ),
+    DecoderFamily(
+        "sarvam_mla", "SarvamMLA", _LATENT_FIELDS | {"max_position_embeddings": 4096}, alias="DeepseekV3",
+        fixed=_USUAL_LAYERS | _USUAL_ROUTER, unread=_UNREAD, latent=_LATENT | {"q_lora_rank": None},
+        experts=ExpertFamily(
+            usual=_DEEPSEEK_EXPERTS | {
+                "n_routed_experts": 128, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
             }, layers="first", **_SIGMOID,
         ),
     ),
     DecoderFamily(
+        "minicpm3", "MiniCPM3", PLAIN | {
+            "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "num_key_value_heads": 40,
+            "tie_word_embeddings": True, "embedding_multiplier": 12.0, "scale_depth": 1.4,
+            "dim_model_base": 256,
+        }, own_names={"embedding_multiplier": "scale_emb"}, unread=("head_dim",),
+        fixed=_USUAL_LAYERS | {"mlp_bias": (False,)},
+        latent={"q_lora_rank": 768, "kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32},
+    ),
+    DecoderFamily(
         "glm4_moe_lite", "Glm4MoeLite", _LATENT_FIELDS | {
             "max_position_embeddings": 202752, "num_key_value_heads": 20, "rms_norm_eps": 1e-5,
-        }, fixed=_NO_BIASES, unread=_UNREAD, latent=_LATENT | {
+        }, fixed=_USUAL_LAYERS | _USUAL_ROUTER, unread=_UNREAD, latent=_LATENT | {
             "q_lora_rank": 768, "qk_nope_head_dim": 192, "v_head_dim": 256,
         },
         experts=ExpertFamily(
@@ -85,7 +126,8 @@ EXPERT_FAMILIES = (
     ),
     DecoderFamily(
         "deepseek_v2", "DeepseekV2", PLAIN, interleaved=True,
-        fixed=_NO_BIASES | {"mlp_bias": (False,), "topk_method": ("greedy",)},
+        fixed=_USUAL_LAYERS | {"mlp_bias": (False,), "topk_method": ("greedy",),
+                             "scoring_func": ("softmax",)},
         unread=("head_dim", "n_group", "topk_group", "norm_topk_prob"), latent=_LATENT,
         experts=ExpertFamily(
             ("n_routed_experts", "num_experts"), normalizes=False, scale="routed_scaling_factor",
@@ -96,7 +138,7 @@ EXPERT_FAMILIES = (
         ),
     ),
     DecoderFamily(
-        "mixtral", "Mixtral", NO_BIASES | {
+        "mixtral", "Mixtral", PLAIN | {
             "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
             "sliding_window": None,
         }, rope_base=1e6, tensors=_BLOCK_SPARSE,
@@ -105,7 +147,7 @@ EXPERT_FAMILIES = (
         ),
     ),
     DecoderFamily(
-        "gpt_oss", "GptOss", NO_BIASES | SLIDING | {
+        "gpt_oss", "GptOss", PLAIN | SLIDING | {
             "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
             "head_dim": 64, "sliding_window": 128, "attention_bias": True,
         }, rope_base=150000.0, rope={
@@ -122,7 +164,7 @@ EXPERT_FAMILIES = (
         ),
     ),
     DecoderFamily(
-        "minimax_m2", "MiniMaxM2", NO_BIASES | {
+        "minimax_m2", "MiniMaxM2", PLAIN | {
             "max_position_embeddings": 196608, "num_key_value_heads": 8,
             "head_dim": 128,
         }, rope_base=5e6, has_partial_rotary=True, qk_norm="whole",
@@ -134,7 +176,7 @@ EXPERT_FAMILIES = (
     ),
     DecoderFamily(
         "qwen2_moe", "Qwen2Moe",
-        replace_fields(QWEN, "head_dim", num_key_value_heads=16, attention_bias=True),
+        replace_fields(QWEN, num_key_value_heads=16, attention_bias=True),
         attention_biases=frozenset("qkv"), own_names={"attention_bias": "qkv_bias"},
         tensors=_names_of_shared_experts("shared_expert"),
         experts=ExpertFamily(
@@ -148,7 +190,7 @@ EXPERT_FAMILIES = (
     DecoderFamily(
         "qwen3_moe", "Qwen3Moe", replace_fields(QWEN, "max_window_layers", "layer_types") | {
             "attention_bias": False, "num_key_value_heads": 4,
-        }, qk_norm="head",
+        }, qk_norm="head", unread=("max_window_layers",),
         experts=ExpertFamily(
             normalizes="norm_topk_prob", layers="steps", usual=_QWEN_EXPERTS | {
                 "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
@@ -189,6 +231,30 @@ EXPERT_FAMILIES = (
         ),
     ),
     DecoderFamily(
+        "granitemoe_swa", "GraniteMoeSWA", PLAIN | GRANITE | SLIDING | {
+            "attention_bias": False, "sliding_window": 128, "layer_rope_theta": None,
+        }, window_period=4, window_offset=0, has_sinks=True, tensors=GRANITE_MOE,
+        experts=ExpertFamily(
+            ("num_local_experts",), inner="intermediate_size", scores="chosen",
+            shared="shared_intermediate_size",
+            usual={"num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 0},
+        ),
+    ),
+    DecoderFamily(
+        "mellum", "Mellum", PLAIN | SLIDING | {
+            "max_position_embeddings": 131072, "num_key_value_heads": 4, "head_dim": 128,
+            "attention_bias": False, "sliding_window": 1024,
+        }, qk_norm="head", rope_base=5e5, local_rope=("", 10000.0), window_period=1,
+        unread=("num_nextn_predict_layers", "num_mtp_layers", "mtp_layer_types", "mtp_mlp_layer_types"),
+        unread_tensors=("mtp.",),
+        experts=ExpertFamily(
+            normalizes="norm_topk_prob", layers="types", usual={
+                "num_experts": 64, "num_experts_per_tok": 8, "moe_intermediate_size": 896,
+                "norm_topk_prob": True,
+            },
+        ),
+    ),
+    DecoderFamily(
         "ernie4_5_moe", "Ernie4_5_Moe", PLAIN | {
             "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "num_key_value_heads": 4,
             "tie_word_embeddings": True,
@@ -225,6 +291,23 @@ EXPERT_FAMILIES = (
             usual=_GLM_EXPERTS | {
                 "num_experts_per_tok": 8, "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
                 "norm_topk_prob": True,
+            }, layers="first", **_SIGMOID,
+        ),
+    ),
+    DecoderFamily(
+        "sarvam_moe", "SarvamMoE", replace_fields(LLAMA, "mlp_bias") | {
+            "max_position_embeddings": 131072, "num_key_value_heads": 4, "head_dim": 64,
+            "use_qk_norm": True,
+        }, rope_base=8e6, has_partial_rotary=True, qk_norm="head", attention_biases=frozenset("qkv"),
+        alias="Glm4Moe", unread=("num_nextn_predict_layers", "num_mtp_layers"), tensors={
+            "embedding": "model.word_embeddings", "correction": f"{LAYER}mlp.gate.expert_bias",
+            "qkv": f"{LAYER}attention.query_key_value", "o": f"{LAYER}attention.dense",
+            "q_norm": f"{LAYER}attention.query_layernorm", "k_norm": f"{LAYER}attention.key_layernorm",
+        },
+        experts=ExpertFamily(
+            usual=_GLM_EXPERTS | {
+                "num_experts_per_tok": 6, "moe_intermediate_size": 1024, "first_k_dense_replace": 1,
+                "routed_scaling_factor": 2.5, "norm_topk_prob": True,
             }, layers="first", **_SIGMOID,
         ),
     ),

@@ -9,7 +9,6 @@ from intact.lm.description.families.decoder_family import DecoderFamily, ExpertF
 from intact.lm.description.families.dense_families import (
     GRANITE,
     LAYER,
-    NO_BIASES,
     PLAIN,
     replace_fields,
 )
@@ -47,7 +46,7 @@ _DELTA_TENSORS = {
 }  # fmt: skip
 _QWEN_SHARED = {f"shared_{role}": f"{LAYER}mlp.shared_expert.{role}_proj" for role in ("gate", "up", "down")}
 _QWEN35_UNREAD = ("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype")
-_QWEN3_NEXT = NO_BIASES | {
+_QWEN3_NEXT = PLAIN | {
     "attention_bias": False, "head_dim": 256, "num_key_value_heads": 2, "max_position_embeddings": 32768,
 }  # fmt: skip
 
@@ -74,6 +73,40 @@ def _ssm_tensors(prefix: str) -> dict[str, str]:
     return {f"mixer_{role}": f"{prefix}.{name}" for role, name in names.items()}
 
 
+_SCAN_UNREAD = (
+    "residual_in_fp32", "time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme",
+    "time_step_floor", "rescale_prenorm_residual", "use_mambapy", "use_associative_scan",
+    "use_falcon_mambapy", "d_inner", "fused_add_norm", "rms_norm", "ssm_cfg", "pad_vocab_size_multiple",
+)  # fmt: skip
+_SCAN = MixerFamily(
+    "scan", {
+        "kernel": "conv_kernel", "key_size": "state_size", "expand": "expand", "rank": "time_step_rank",
+        "conv_bias": "use_conv_bias", "bias": "use_bias", "width": "intermediate_size",
+    }, {
+        "conv_kernel": 4, "state_size": 16, "expand": 2, "use_conv_bias": True, "use_bias": False,
+        "mixer_rms_eps": 1e-6,
+    }, layers="all",
+)  # fmt: skip
+_MAMBA = {
+    "vocab_size": None, "hidden_size": None, "num_hidden_layers": None, "rms_norm_eps": 1e-5,
+    "hidden_act": "silu", "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+def _scan_tensors(prefix: str) -> dict[str, str]:
+    """Return the names of Mamba 1's tensors."""
+    names = {
+        "in": "in_proj", "conv": "conv1d", "scan": "x_proj", "step": "dt_proj", "out": "out_proj",
+        "slopes": "A_log", "direct": "D", "short_norm": "dt_layernorm", "k_norm": "b_layernorm",
+        "q_norm": "c_layernorm",
+    }  # fmt: skip
+    return {f"mixer_{role}": f"{prefix}.{name}" for role, name in names.items()}
+
+
+_MAMBA_TENSORS = _scan_tensors("backbone.layers.{}.mixer") | {
+    "embedding": "backbone.embeddings", "norm": "backbone.norm_f",
+    "attention_norm": "backbone.layers.{}.norm",
+}  # fmt: skip
 _OWN_KERNELS = ("mamba_chunk_size", "chunk_size", "num_logits_to_keep", "use_mamba_kernels")
 _FEED_FORWARD = {role: f"{LAYER}feed_forward.{role}_proj" for role in ("gate", "up", "down")}
 _FALCON_FACTORS = (
@@ -174,6 +207,43 @@ HYBRID_FAMILIES = (
         },
     ),
     DecoderFamily(
+        "mamba", "Mamba", _MAMBA, own_names={"rms_norm_eps": "layer_norm_epsilon"}, has_attention=False,
+        has_mlp=False, unrotated="all", unread=_SCAN_UNREAD, mixer=_SCAN, tensors=_MAMBA_TENSORS,
+    ),
+    DecoderFamily(
+        "falcon_mamba", "FalconMamba", _MAMBA, own_names={"rms_norm_eps": "layer_norm_epsilon"},
+        has_attention=False, has_mlp=False, unrotated="all", unread=_SCAN_UNREAD, tensors=_MAMBA_TENSORS,
+        mixer=replace(_SCAN, scan_norms="plain", scan_epsilon="mixer_rms_eps"),
+    ),
+    DecoderFamily(
+        "jamba", "Jamba", PLAIN | {"max_position_embeddings": 262144, "num_key_value_heads": 8},
+        unrotated="all", unread=("use_mamba_kernels", "use_mambapy", "use_associative_scan"),
+        mixer=replace(
+            _SCAN, fields={
+                "kernel": "mamba_d_conv", "key_size": "mamba_d_state", "expand": "mamba_expand",
+                "rank": "mamba_dt_rank", "conv_bias": "mamba_conv_bias", "bias": "mamba_proj_bias",
+            }, usual={
+                "mamba_d_conv": 4, "mamba_d_state": 16, "mamba_expand": 2, "mamba_conv_bias": True,
+                "mamba_proj_bias": False, "attn_layer_period": 8, "attn_layer_offset": 4,
+            }, layers="types", attention="attn_layer_period", offset="attn_layer_offset",
+            scan_norms="weights",
+        ),
+        tensors=_scan_tensors(f"{LAYER}mamba") | _FEED_FORWARD | {
+            "norm": "model.final_layernorm", "mlp_norm": f"{LAYER}pre_ff_layernorm",
+            "router": f"{LAYER}feed_forward.router",
+            **{f"expert_{role}": f"{LAYER}feed_forward.experts.{{}}.{role}_proj"
+               for role in ("gate", "up", "down")},
+            "experts_gate_up": f"{LAYER}feed_forward.experts.gate_up_proj",
+            "experts_down": f"{LAYER}feed_forward.experts.down_proj",
+        },
+        experts=ExpertFamily(
+            inner="intermediate_size", normalizes=False, layers="period", usual={
+                "num_experts": 16, "num_experts_per_tok": 2, "expert_layer_period": 2,
+                "expert_layer_offset": 1,
+            },
+        ),
+    ),
+    DecoderFamily(
         "bamba", "Bamba", PLAIN | {
             "max_position_embeddings": 262144, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
             "attention_bias": False, "mlp_bias": False,
@@ -187,7 +257,9 @@ HYBRID_FAMILIES = (
         "falcon_h1", "FalconH1", PLAIN | {
             "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "num_key_value_heads": 8,
             "attention_bias": False, "mlp_bias": False, "embedding_multiplier": 1.0, "logit_scale": 1.0,
-        }, own_names={"logit_scale": "lm_head_multiplier"}, unread=_OWN_KERNELS, factors=_FALCON_FACTORS,
+        }, own_names={"logit_scale": "lm_head_multiplier"}, factors=_FALCON_FACTORS,
+        unread=(*_OWN_KERNELS, "mamba_use_mlp", "mlp_expansion_factor", "time_step_rank", "time_step_min",
+                "time_step_max", "time_step_floor"),
         mixer=replace(
             _SSM, fields={**_SSM.fields, "width": "mamba_d_ssm", "norm_first": "mamba_norm_before_gate",
                           "bias": "mamba_proj_bias", "out_bias": "projectors_bias"},
@@ -203,7 +275,8 @@ HYBRID_FAMILIES = (
     DecoderFamily(
         "granitemoehybrid", "GraniteMoeHybrid", PLAIN | GRANITE | {
             "attention_bias": False, "position_embedding_type": None,
-        }, unrotated="position_embedding_type", unread=_OWN_KERNELS,
+        }, unrotated="position_embedding_type", unread=(*_OWN_KERNELS, "init_method"),
+        fixed={"normalization_function": ("rmsnorm",)},
         mixer=_SSM, shared_inner="shared_intermediate_size",
         tensors=_ssm_tensors(f"{LAYER}mamba") | GRANITE_MOE | {
             "gate_up": f"{LAYER}shared_mlp.input_linear", "down": f"{LAYER}shared_mlp.output_linear",
@@ -221,8 +294,8 @@ HYBRID_FAMILIES = (
         }, own_names={"rms_norm_eps": "layer_norm_epsilon", "hidden_act": "mlp_hidden_act"},
         unrotated="all", is_gated=False,
         unread=(*_OWN_KERNELS, "expand", "time_step_min", "time_step_max", "time_step_floor",
-                "n_shared_experts",
-                "residual_in_fp32", "rescale_prenorm_residual", "mamba_ssm_cache_dtype", "use_bias",
+                "n_shared_experts", "num_query_groups", "time_step_rank", "residual_in_fp32",
+                "rescale_prenorm_residual", "mamba_ssm_cache_dtype", "use_bias",
                 "moe_shared_expert_overlap", "num_nextn_predict_layers", "mtp_layers_block_type",
                 "mtp_hybrid_override_pattern", "sliding_window"),
         fixed={"moe_latent_size": ()},
