@@ -115,7 +115,7 @@ CASES = {
     ),
     "bloom": ("Bloom", {"hidden_size": 48, "n_head": 6, "n_layer": 3, "tie_word_embeddings": True}),
     "mpt": ("Mpt", {"d_model": 48, "n_heads": 6, "n_layers": 3, "tie_word_embeddings": True,
-                    "attn_config": {"clip_qkv": 1.5, "alibi_bias_max": 6, "softmax_scale": 0.4}}),
+                    "attn_config": {"clip_qkv": 1.5, "softmax_scale": 0.4}}),
     "falcon-alibi": ("Falcon", {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True,
                                 "ffn_hidden_size": 48, "tie_word_embeddings": True}),
     "falcon_mamba": ("FalconMamba", {"state_size": 8, "time_step_rank": 3, "use_bias": True}),

@@ -31,6 +31,7 @@ OTHERWISE = {
     "granitemoehybrid": {"normalization_function": "layernorm"},
     "bloom": {"apply_residual_connection_post_layernorm": True},
     "mpt": {"expansion_ratio": 2},
+    "deepseek_v32": {"scoring_func": "softmax"},
 }
 
 

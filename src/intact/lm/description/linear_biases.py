@@ -51,24 +51,25 @@ def halving_slopes(heads: int) -> tuple[float, ...]:
         The slopes of Bloom and Falcon.
     """
     whole = 2 ** int(math.log2(heads))
-    slopes = _series(whole, whole, 8.0)
-    return (*slopes, *_series(2 * whole, 2 * whole, 8.0)[::2][: heads - whole])
+    slopes = _series(whole)
+    return (*slopes, *_series(2 * whole)[::2][: heads - whole])
 
 
-def interleaved_slopes(heads: int, most: float) -> tuple[float, ...]:
-    """Return the slopes of MPT: a series for the next power of two, of which odd places come first.
+def interleaved_slopes(heads: int) -> tuple[float, ...]:
+    """Return a geometric series for the next power of two, of which every second one comes first.
 
     Args:
         heads: How many.
-        most: The exponent of the last slope.
+    Returns:
+        The slopes of MPT.
     """
     whole = 2 ** math.ceil(math.log2(heads))
-    slopes = _series(whole, whole, most)
+    slopes = _series(whole)
     return slopes if whole == heads else (*slopes[1::2], *slopes[::2])[:heads]
 
 
-def _series(count: int, steps: int, most: float) -> tuple[float, ...]:
-    return tuple(2.0 ** (-most * (place + 1) / steps) for place in range(count))
+def _series(count: int) -> tuple[float, ...]:
+    return tuple(2.0 ** (-8 * (place + 1) / count) for place in range(count))
 
 
 def _round(x: _Floats) -> _Floats:

@@ -14,7 +14,7 @@ _ONE_KIND = "no other attention is known of the family"
 _OBJECT = "attn_config"
 _USUAL = {
     "attn_type": "multihead_attention", "prefix_lm": False, "qk_ln": False, "alibi": True,
-    "attn_uses_sequence_id": False,
+    "attn_uses_sequence_id": False, "alibi_bias_max": 8,
 }  # fmt: skip
 """Fields of MPT's object, with the values that transformers computes."""
 
@@ -64,6 +64,5 @@ def _read_object(fields: MetadataFields, heads: int, head_size: int) -> BiasedAt
         "is_encoder_decoder": "it is read beside the object alone",
     })  # fmt: skip
     clip = inner.number("clip_qkv", least=0.0) if "clip_qkv" in inner else 0.0
-    most = inner.number("alibi_bias_max", 8.0, least=1e-6)
     scale = inner.number("softmax_scale", 1 / math.sqrt(head_size))
-    return BiasedAttention(LinearBiases(interleaved_slopes(heads, most)), scale, clip)
+    return BiasedAttention(LinearBiases(interleaved_slopes(heads)), scale, clip)
