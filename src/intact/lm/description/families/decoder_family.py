@@ -191,7 +191,7 @@ class DecoderFamily:
     window_offset: int = -1
     experts: ExpertFamily | None = None
     mixer: MixerFamily | None = None
-    latent: Mapping[str, int] | None = None
+    latent: Mapping[str, int | None] | None = None
     gates_attention: bool = False
     has_attention: bool = True
     has_mlp: bool = True
