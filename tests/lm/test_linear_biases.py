@@ -10,18 +10,18 @@ from tests.lm.small_decoders import TOKENS, write_folder
 
 from intact import lm
 from intact.errors import UnsupportedError
-from intact.lm.description.linear_biases import LinearBiases, halving_slopes, interleaved_slopes
+from intact.lm.description.linear_biases import LinearBiases, halving_slopes, mpt_slopes
 
 
 def test_slopes_of_a_power_of_two_halve():
     assert halving_slopes(8) == tuple(2.0**-power for power in range(1, 9))
-    assert interleaved_slopes(8) == halving_slopes(8)
+    assert mpt_slopes(8) == halving_slopes(8)
 
 
 def test_other_numbers_of_heads_take_every_second_slope_of_the_next_power():
     assert halving_slopes(6) == (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3)
-    assert interleaved_slopes(6) == (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3)
-    assert interleaved_slopes(3) == (2.0**-4, 2.0**-8, 2.0**-2)
+    assert mpt_slopes(6) == (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3)
+    assert mpt_slopes(3) == (2.0**-4, 2.0**-8, 2.0**-2)
 
 
 def test_biases_are_positions_times_slopes():

@@ -145,7 +145,7 @@ def _group_source(mixer: Mixer, role: str) -> tuple[str, Rows]:
 def mixer_shape(config: DecoderConfig, role: str) -> tuple[int, ...]:
     """Return the shape of the weight of a role."""
     mixer, hidden = mixer_of(config), config.hidden
-    columns = hidden if mixer.kind == "conv" else mixer.convolved
+    columns = hidden if mixer.kind == "conv" else mixer.conv_width
     inner = hidden if mixer.kind == "conv" else mixer.inner
     if mixer.kind == "scan":
         rank, size = mixer.step_rank, mixer.key_size

@@ -140,7 +140,7 @@ class Mixer:
         return self.key_heads * self.key_size
 
     @property
-    def convolved(self) -> int:
+    def conv_width(self) -> int:
         """Width of what is convolved; of "conv" that of the residual stream, which it does not know."""
         return self.inner + (0 if self.kind == "scan" else 2 * self.keys)
 
@@ -306,7 +306,7 @@ class DecoderConfig:
             if self.mixer is None or not self.has_mixer(layer):
                 continue
             mixer, is_conv = self.mixer, self.mixer.kind == "conv"
-            columns = self.hidden if is_conv else mixer.convolved
+            columns = self.hidden if is_conv else mixer.conv_width
             if mixer.kernel > 1:
                 shapes[f"convolved.{layer}"] = (1, mixer.kernel - 1, columns)
             if not is_conv:

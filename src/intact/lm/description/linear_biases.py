@@ -55,7 +55,7 @@ def halving_slopes(heads: int) -> tuple[float, ...]:
     return (*slopes, *_series(2 * whole)[::2][: heads - whole])
 
 
-def interleaved_slopes(heads: int) -> tuple[float, ...]:
+def mpt_slopes(heads: int) -> tuple[float, ...]:
     """Return a geometric series for the next power of two, of which every second one comes first.
 
     Args:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from intact.formats import MetadataFields
 from intact.lm.description.families.config_fields import HARMLESS
 from intact.lm.description.families.decoder_family import DecoderFamily
-from intact.lm.description.linear_biases import LinearBiases, halving_slopes, interleaved_slopes
+from intact.lm.description.linear_biases import LinearBiases, halving_slopes, mpt_slopes
 
 _ONE_KIND = "no other attention is known of the family"
 _OBJECT = "attn_config"
@@ -20,7 +20,7 @@ _USUAL = {
 
 
 class BiasedAttention(NamedTuple):
-    """What the fields beside linear biases say of attention.
+    """Attention with linear biases: the biases, and a scale and a bound beside them.
 
     Attributes:
         biases: None: there are none.
@@ -65,4 +65,4 @@ def _read_object(fields: MetadataFields, heads: int, head_size: int) -> BiasedAt
     })  # fmt: skip
     clip = inner.number("clip_qkv", least=0.0) if "clip_qkv" in inner else 0.0
     scale = inner.number("softmax_scale", 1 / math.sqrt(head_size))
-    return BiasedAttention(LinearBiases(interleaved_slopes(heads)), scale, clip)
+    return BiasedAttention(LinearBiases(mpt_slopes(heads)), scale, clip)
