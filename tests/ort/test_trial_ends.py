@@ -112,6 +112,17 @@ def test_memory_is_bounded_while_a_score_is_waited_for() -> None:
     assert (len(store.samples), store.is_ready) == (6, False)
 
 
+@pytest.mark.parametrize(("look_seconds", "idle_runs"), [(0.002, 0), (0.004, 33), (1.0, 64)])
+def test_runs_for_which_there_is_no_time_are_not_timed(look_seconds: float, idle_runs: int) -> None:
+    """3% of the program's time go to looks at its arrays."""
+    store = score_samples([])
+    assert [store.has_time(0.001) for _ in range(100)] == [True] * 100
+    store.spend(look_seconds)
+    assert store.idle_runs == idle_runs and store.mean_seconds == pytest.approx(0.001)
+    assert store.has_time(0.001) == (idle_runs < 64), "these runs have gone by"
+    assert store.idle_runs == (64 if idle_runs == 64 else idle_runs), "and as many follow"
+
+
 def test_a_float_model_has_no_costs_any_more(model: Path) -> None:
     intact.ort.policy(accuracy=500.0)
     session = session_of(model)

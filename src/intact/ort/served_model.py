@@ -179,6 +179,9 @@ class ServedModel:
         samples = self._samples
         if samples is None or options is not None:
             return self._float_run(session, output_names, feed, options)
+        if samples.idle_runs > 0:
+            samples.idle_runs -= 1
+            return self._float_run(session, output_names, feed, options)
         clock = self.rules.clock
         begin = clock()
         results = self._float_run(session, output_names, feed, options)

@@ -21,7 +21,7 @@ from intact.ort.quantization.arguments import (
 from intact.ort.quantization.static import batches_of, model_source, scope
 
 _LINEAR = ("MatMul", "Gemm")
-_QUANTIZED = (*_LINEAR, "Gather")
+_QUANTIZED = (*_LINEAR, "Gather", "Conv", "LSTM", "Attention")
 _DYNAMIC_OPERATORS = {
     "Conv": 1, "Attention": 1, "LSTM": 1, "Gather": 0, "EmbedLayerNormalization": 2,
 }  # fmt: skip
@@ -39,7 +39,8 @@ _DEFAULTS: dict[str, dict[str, tuple[Any, ...]]] = {
 def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
     """Quantize weights in blocks of 32, with ranges of activations that are taken while the model runs.
 
-    Tables that Gathers read rows of get 8 bits in blocks along their rows.
+    Tables that Gathers read rows of get 8 bits in blocks along their rows. Conv, LSTM and Attention get 8
+    bits for each output channel, gate or column.
 
     Args:
         call_arguments: What the script passed to `quantize_dynamic`, by name.
@@ -51,7 +52,7 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
     """
     from intact.graph import load, prune, save
     from intact.ptq import quantize_weights
-    from intact.ptq.stages import write_block_gathers
+    from intact.ptq.stages import write_block_gathers, write_dynamic_operators
 
     notes = Notes("quantize_dynamic")
     check_arguments(notes, call_arguments, DYNAMIC)
@@ -72,7 +73,7 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
         if len(other) == len(requested):
             raise UnsupportedError(
                 "quantize_dynamic: op_types_to_quantize", ", ".join(other)[:60],
-                "MatMul, Gemm or Gather among them",
+                f"one of {', '.join(_QUANTIZED)} among them",
                 "use quantize_static with data",
             )  # fmt: skip
         notes.lines.append(f"op_types_to_quantize: {', '.join(other)} stay in float")
@@ -83,8 +84,11 @@ def quantize_dynamic(call_arguments: Mapping[str, Any], target: str) -> None:
         model = quantize_weights(source, **options, **nodes).model
     write_block_gathers(model, nodes["include"], nodes["exclude"])
     prune(model)  # tables in float
-    if not requested and (counts := _float_layers(model)):
-        words = ", ".join(f"{count} {op_type}" for op_type, count in counts.items())
+    replaced = write_dynamic_operators(model, nodes["include"], nodes["exclude"])
+    if replaced and weights == "int4":
+        notes.lines.append(f"weight_type: weights of {', '.join(replaced)} have 8 bits")
+    counts = _float_layers(model)
+    if words := ", ".join(f"{n} {name}" for name, n in counts.items() if not requested or name in requested):
         notes.lines.append(
             f"{words} stay in float, which onnxruntime quantizes here: quantize_static with data takes them"
         )

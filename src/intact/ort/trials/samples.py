@@ -18,6 +18,8 @@ HOLDOUT_STEP = 3
 _SETTLED_GROWTH = 0.25
 _COST_SHARE = 0.03
 """The time of watching, as a share of the time that the program's runs take."""
+_MOST_IDLE_RUNS = 64
+"""Runs in a row that are not even timed: tiny ones take some ten times as long as a look at the clock."""
 _MOST_RUNS = 8
 _MOST_SCORES = 64
 """Elements of an output of scores that may all be low: larger ones between 0 and 1 are maps or embeddings."""
@@ -58,6 +60,7 @@ class SampleStore:
         has_undefined_runs: Whether float gave NaN for an input of equal values, as layers do that divide by a
             range or a deviation: silence, a blank image. Such runs are no samples.
         low_scores: Outputs between 0 and 1 that have never been high.
+        idle_runs: Runs to come for which there is surely no time: they count as if they took the mean.
     """
 
     def __init__(self, count: int, nbytes: int) -> None:
@@ -67,6 +70,7 @@ class SampleStore:
         self.checksums: set[int] = set()
         self.has_undefined_runs = False
         self.low_scores: set[str] = set()
+        self.idle_runs = 0
         self._repeats = self._runs = 0
         self._growth: list[bool] = []
         self._ranges: dict[str, tuple[float, float]] = {}
@@ -77,11 +81,23 @@ class SampleStore:
         """Return whether a run of this time leaves time for a look at its arrays."""
         self._run_seconds += run_seconds
         self._runs += 1
-        return self._seconds <= _COST_SHARE * self._run_seconds
+        if self._seconds <= _COST_SHARE * self._run_seconds:
+            return True
+        self._rest()
+        return False
 
     def spend(self, seconds: float) -> None:
         """Count the time that `add` took."""
         self._seconds += seconds
+        self._rest()
+
+    def _rest(self) -> None:
+        """Let runs pass until there is time again."""
+        mean = self.mean_seconds
+        missing = self._seconds / _COST_SHARE - self._run_seconds
+        self.idle_runs = min(_MOST_IDLE_RUNS, int(missing / mean)) if missing > 0 and mean > 0 else 0
+        self._run_seconds += self.idle_runs * mean
+        self._runs += self.idle_runs
 
     def add(self, inputs: Arrays, outputs: Arrays) -> None:
         """Keep copies of a run's arrays where its inputs are new and there is room."""
