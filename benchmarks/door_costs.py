@@ -61,7 +61,7 @@ def ratio(runs: list[Any], inputs: list[np.ndarray], count: int) -> float:
     return median(ratios)
 
 
-def watched_session(model: bytes, **rules: Any) -> onnxruntime.InferenceSession:
+def session_of(model: bytes, **rules: Any) -> onnxruntime.InferenceSession:
     """Return a session of one thread that the door looks at by these rules."""
     intact.ort.policy(**rules)
     options = onnxruntime.SessionOptions()
@@ -82,11 +82,11 @@ def main() -> None:
         model = network(width)
         with tempfile.TemporaryDirectory() as folder:
             base = {"cache": Path(folder), "accuracy": 0.0, "speed": 0.0}
-            session = watched_session(model, watch=NEVER, **base)
+            session = session_of(model, watch=NEVER, **base)
             watched = ratio([plain_run.__get__(session), session.run], inputs, count)
             engines = []
             for guard in (NEVER, 200):
-                session = watched_session(model, watch=4, guard=guard, **base)
+                session = session_of(model, watch=4, guard=guard, **base)
                 for x in itertools.islice(itertools.cycle(inputs), 200_000):
                     session.run(None, {"x0": x})
                     if intact.ort.status()[-1].state != "watching":

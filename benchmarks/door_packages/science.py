@@ -123,8 +123,8 @@ def atspm_detector() -> Work:
         rng = np.random.default_rng(seed)
         begin = events[time].quantile(rng.uniform(0, 0.4))
         end = events[time].quantile(rng.uniform(0.8, 1.0))
-        found = predict(events[(events[time] >= begin) & (events[time] < end)])
-        return [f"{row.phase_pred} {row.function_pred}" for row in found.itertuples()]
+        prediction = predict(events[(events[time] >= begin) & (events[time] < end)])
+        return [f"{row.phase_pred} {row.function_pred}" for row in prediction.itertuples()]
 
     return work
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +89,7 @@ def _write_conv(insert: Inserter, node: Node, arrays: _Arrays) -> bool:
         return False
     base, shape = node.name or "conv", node.outputs[0].shape
 
-    def write(op_type: str, *values: Value, **arguments: object) -> Value:
+    def write(op_type: str, *values: Value, **arguments: Any) -> Value:
         name = f"{base}.{op_type.lower()}"
         return insert.node(op_type, values, name, dtype=DataType.FLOAT, shape=shape, **arguments)
 
