@@ -77,7 +77,7 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
 
 
 LINES = {
-    "benchmarks": 15_250,
+    "benchmarks": 15_500,
     "csrc": 44_200,
     "include": 500,
     "tests": 100_350,
@@ -93,7 +93,7 @@ LINES = {
     "src/intact/ort": 4_800,
     "src/intact/placement": 3_450,
     "src/intact/processes": 450,
-    "src/intact/ptq": 16_900,
+    "src/intact/ptq": 17_050,
     "src/intact/report": 1_100,
     "src/intact/standins": 200,
     "src/intact/torch": 24_550,
