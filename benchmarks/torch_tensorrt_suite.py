@@ -28,7 +28,7 @@ def run(folder: Path, files: list[Path]) -> str:
     """Run files of tests in one process, showing what it prints; return it."""
     paths = [str(folder / "py"), str(HERE / "stand_ins"), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    pytest = ["-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    pytest = ["-m", "pytest", "-q", "--tb=line", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist"]
     names = [str(file.relative_to(folder)) for file in files]
     command = [sys.executable, "-W", "ignore", "-m", "intact.trt", *pytest]
     process = subprocess.Popen(

@@ -14,6 +14,7 @@ from tests.onnx_models import onnx_model
 from intact.calib import TrtCache
 from intact.cli.error_handling import run_verb
 from intact.errors import IntactError
+from intact.graph.files import io, save
 from intact.trt.migration import ImplicitRecipe, migrate, read_ranges
 
 SCRIPT = """
@@ -137,6 +138,18 @@ def test_the_verb_writes_file_and_page_and_says_what_it_measured(
     page = (out.parent / "q.html").read_text()
     assert "conv2" in page and "dynamic ranges" in page
     onnx.checker.check_model(onnx.load(out), full_check=True)
+
+
+def test_weights_that_fill_no_file_lie_beside_it(
+    model: Path, ranges: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(save, "MAX_BYTES", 2**20)  # stands for 2 GiB; the file itself needs one of them
+    monkeypatch.setattr(io, "MAX_BYTES", 100)
+    out = tmp_path / "out" / "q.onnx"
+    out.parent.mkdir()
+    assert run_verb(["migrate", str(ranges), "--onnx", str(model), "-o", str(out)]) == 0
+    assert {path.name for path in out.parent.iterdir()} == {"q.onnx", "q.onnx.data", "q.html"}
+    assert "to the bit" in (out.parent / "q.html").read_text()
 
 
 def test_a_script_runs_only_when_asked_and_its_patch_runs_on_the_new_file(

@@ -195,3 +195,15 @@ def test_a_network_of_layers_is_parsed_from_the_file_instead(tmp_path: Path) -> 
     assert "    qdq_parser = trt.OnnxParser(network, builder.logger)\n" in edit.new.decode()
     compile(edit.new, "s.py", "exec")
     assert sys.version_info  # the script itself never ran
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["config.set_flag(trt.BuilderFlag.FP16)", "builder.fp16_mode = True", "c = CreateConfig(fp16=True)",
+     "config.flags |= 1 << int(trt.BuilderFlag.FP16)"],
+)  # fmt: skip
+def test_a_flag_of_float16_is_named_with_what_takes_its_place(line: str) -> None:
+    edit = edit_script(f"import tensorrt as trt\n{line}\n".encode(), "build.py", "q.onnx")
+    assert line not in edit.new.decode()
+    (point,) = edit.open_points
+    assert point.line == 2 and "float16 with AutoCast" in point.advice

@@ -37,6 +37,11 @@ class TypedComposer(Composer):
         self._fixed: set[str] = set()
         self._derived: set[str] = set()
         self._read: set[str] = set()
+        self._seen: set[str] = set()
+
+    def has_seen(self, dtype: str) -> bool:
+        """Return whether an input, a constant or the target of a node has had this type."""
+        return dtype in self._seen
 
     def type_of(self, name: str) -> str | None:
         """Return the type of a value where it is narrower than float32; None for others."""
@@ -98,6 +103,7 @@ class TypedComposer(Composer):
         return types
 
     def _note(self, name: str, dtype: str) -> None:
+        self._seen.add(dtype)
         if dtype in STORED or dtype == _HALF:
             self._types[name] = dtype
 
@@ -164,6 +170,7 @@ class TypedComposer(Composer):
         attribute = _TARGETS.get(node.op_type)
         target = next((NAMES.get(a.i, "") for a in node.attribute if a.name == attribute), None)
         if target is not None and not node.domain:
+            self._seen.add(target)
             return self._note(node.output[0], target if target in (_HALF, _BRAIN) else "")
         if node.op_type in _FIRST_OUTPUT and not node.domain:
             return self._follow_bodies(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,8 @@ from intact.trt.base.removed_members import hide_removed
 from intact.trt.base.trt_object import Interface
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
+CODES_AS_FLOATS = {DataType.FP8: "float32", DataType.INT4: "float32"}
+"""Codes that ONNX's operators and ONNX Runtime do not move, and the type that holds each of them."""
 
 
 class ILayer(Interface):
@@ -45,6 +47,10 @@ class ILayer(Interface):
     """True where the output depends only on the shapes of the inputs."""
     SAME_TYPE: ClassVar[tuple[int, ...] | None] = None
     """Inputs that have one type in a strongly typed network; (): all of them; None: no rule."""
+    DATA: ClassVar[int] = 0
+    """The input whose elements the output has, of a layer with `CARRIERS`."""
+    CARRIERS: ClassVar[Mapping[DataType, str]] = {}
+    """Types of data that its ONNX operator lacks, and the types that take their place inside."""
     metadata: str = ""
     num_ranks: int = 1
 
@@ -251,7 +257,8 @@ class ILayer(Interface):
     def emit(self, c: TypedComposer) -> None:
         """Write the layer into `c`, with inputs and outputs under the tensors' names."""
         inputs = [t.name if t is not None else "" for t in self._inputs]
-        casts = [self._cast_to(i) for i in range(len(self._outputs))]
+        restored = self._widen(c, inputs)
+        casts = [self._cast_to(i) or restored for i in range(len(self._outputs))]
         names = [
             t.name if to is None else c.fresh(f"{t.name}.uncast")
             for t, to in zip(self._outputs, casts, strict=True)
@@ -266,6 +273,23 @@ class ILayer(Interface):
                 self._quantize(c, name, tensor)
             elif to is not None:
                 c.node("Cast", [name], [tensor.name], name=f"{self.name}.cast", to=to)
+
+    def _widen(self, c: TypedComposer, inputs: list[str]) -> int | None:
+        """Cast inputs to the type that `CARRIERS` has for the data; return the ONNX type of the data.
+
+        Outputs are cast back to it. None: the operator takes the data's type.
+        """
+        if not any(c.has_seen(dtype.numpy.name) for dtype in self.CARRIERS):
+            return None
+        data = self.get_input(self.DATA)
+        dtype = data.dtype if data is not None else None
+        if dtype is None or dtype not in self.CARRIERS:
+            return None
+        n = Nodes(c, self.name)
+        for index, tensor in enumerate(self._inputs):
+            if tensor is not None and tensor.dtype is dtype:
+                inputs[index] = n.cast(inputs[index], self.CARRIERS[dtype])
+        return DTYPES[dtype.numpy.name]
 
     def _quantize(self, c: TypedComposer, name: str, tensor: ITensor) -> None:
         """Write floats as codes of the range that was set, by the reciprocal of the scale (N35), to

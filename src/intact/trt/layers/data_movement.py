@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from intact.graph import TypedComposer
 from intact.trt.base.itensor import Sizes, Weights, array_of
 from intact.trt.base.operation_enums import LayerType
-from intact.trt.layers.base import ILayer, Nodes, int64, rank_of, sizes_in
+from intact.trt.layers.base import CODES_AS_FLOATS, ILayer, Nodes, int64, rank_of, sizes_in
 
 
 class IConstantLayer(ILayer):
@@ -44,6 +44,7 @@ class IConcatenationLayer(ILayer):
     """Joins tensors along one axis."""
 
     TYPE = LayerType.CONCATENATION
+    CARRIERS = CODES_AS_FLOATS
     SAME_TYPE = ()
     axis: int | None = None
 
@@ -132,6 +133,7 @@ class ISqueezeLayer(ILayer):
     """Removes the axes that input 1 names, whose size is one."""
 
     TYPE = LayerType.SQUEEZE
+    CARRIERS = CODES_AS_FLOATS
     VALUES = (1,)
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
@@ -143,6 +145,7 @@ class IUnsqueezeLayer(ILayer):
     """Adds axes of size one, where input 1 says."""
 
     TYPE = LayerType.UNSQUEEZE
+    CARRIERS = CODES_AS_FLOATS
     VALUES = (1,)
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:

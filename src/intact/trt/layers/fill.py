@@ -65,6 +65,8 @@ class IFillLayer(ILayer):
             values = self._line(n, sizes, rank, alpha, beta)
         else:
             values = self._noise(n, sizes, alpha, beta)
+            if self.to_type is not DataType.FLOAT:  # numbers are drawn in float32
+                values = n.cast(values, self.to_type.numpy.name)
         n("Identity", values, to=y[0])
 
     def _output_sizes(self, index: int) -> Sizes | None:

@@ -11,7 +11,7 @@ from intact.graph import TypedComposer
 from intact.trt.base.enums import DataType
 from intact.trt.base.itensor import Sizes
 from intact.trt.base.operation_enums import BoundingBoxFormat, GatherMode, LayerType, SampleMode, ScatterMode
-from intact.trt.layers.base import ILayer, Nodes, rank_of, sizes_in
+from intact.trt.layers.base import CODES_AS_FLOATS, ILayer, Nodes, rank_of, sizes_in
 from intact.trt.layers.data_movement import IConstantLayer
 
 FARTHEST = np.iinfo(np.int64).min
@@ -32,6 +32,7 @@ class ISliceLayer(ILayer):
     """
 
     TYPE = LayerType.SLICE
+    CARRIERS = CODES_AS_FLOATS
     VALUES = (1, 2, 3, 5)
     start: Sizes = ()
     shape: Sizes = ()
@@ -161,7 +162,7 @@ class ISliceLayer(ILayer):
             return n("Reshape", x[4], n.ints(1))
         tensor = self.get_input(0)
         dtype = tensor.dtype if tensor is not None else DataType.FLOAT
-        return n.array(np.zeros(1, dtype.numpy))
+        return n.array(np.zeros(1, self.CARRIERS.get(dtype, dtype.numpy)))
 
     def _places(self, n: Nodes, x: str, axis: int, there: int, parts: list[Any]) -> tuple[str, str]:
         """Write the positions of an axis that are taken, moved inside, and a mask of those that were
@@ -203,6 +204,7 @@ class IGatherLayer(ILayer):
     """
 
     TYPE = LayerType.GATHER
+    CARRIERS = CODES_AS_FLOATS
     axis: int = 0
     mode = GatherMode.DEFAULT
     num_elementwise_dims: int = 0
@@ -241,6 +243,7 @@ class IScatterLayer(ILayer):
     """Writes updates into the data at the indices."""
 
     TYPE = LayerType.SCATTER
+    CARRIERS = CODES_AS_FLOATS
     SAME_TYPE = (0, 2)
     axis: int = 0
     mode = ScatterMode.ELEMENT
@@ -278,6 +281,8 @@ class IOneHotLayer(ILayer):
     TYPE = LayerType.ONE_HOT
     TITLE = "OneHot"
     VALUES = (2,)
+    DATA = 1
+    CARRIERS = {DataType.INT32: "int64", DataType.BOOL: "int64", **CODES_AS_FLOATS}
     axis: int = -1
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
@@ -308,7 +313,7 @@ class INMSLayer(ILayer):
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
         n, inputs = Nodes(c, self.name), [*x, "", ""][:5]
-        scores = n("Transpose", x[1], perm=[0, 2, 1])
+        boxes, scores = n.floats(x[0]), n("Transpose", n.floats(x[1]), perm=[0, 2, 1])  # ONNX has no other
         none = n.array(np.zeros(1, np.float32))
         if self.topk_box_limit > 0:
             count = n("Min", n.size(scores, 2), n.ints(self.topk_box_limit))
@@ -320,7 +325,7 @@ class INMSLayer(ILayer):
         overlap = n("Reshape", inputs[3], n.ints(1)) if inputs[3] else none
         least = n("Reshape", inputs[4], n.ints(1)) if inputs[4] else none
         centred = int(self.bounding_box_format is BoundingBoxFormat.CENTER_SIZES)
-        selected = n("NonMaxSuppression", x[0], scores, most, overlap, least, center_point_box=centred)
+        selected = n("NonMaxSuppression", boxes, scores, most, overlap, least, center_point_box=centred)
         to = 7 if self.indices_type == DataType.INT64 else 6
         c.node("Cast", [self._sort_by_batch_and_score(n, selected, scores)], [y[0]], name=self.name, to=to)
         c.node("Cast", [n.scalar(n.size(selected, 0))], [y[1]], name=f"{self.name}.count", to=6)

@@ -74,6 +74,11 @@ class IActivationLayer(ILayer):
         if op_type == "Clip":
             bounds = [c.constant(f"{self.name}.{n}", np.float32(v)) for n, v in self._parameters(names)]
             return c.node("Clip", [x[0], *bounds], y, name=self.name)
+        data = self.get_input(0)
+        dtype = self._network.inferred_dtype(data) if data is not None else None
+        if op_type == "Relu" and dtype in INTEGERS:  # ONNX Runtime has no Relu of int64
+            zero = c.constant(f"{self.name}.zero", np.zeros((), dtype.numpy))
+            return c.node("Max", [x[0], zero], y, name=self.name)
         return c.node(op_type, x[:1], y, name=self.name, **dict(self._parameters(names)))
 
     def _parameters(self, names: list[str]) -> list[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -84,11 +85,13 @@ def migrate(
     done = ptq.quantize_from_cache(recipe.model, recipe.cache, include=include, exclude=in_float)
     model = done.result.model
     pin_weights(model, recipe.weights)
-    written = graph.to_bytes(model)
-    engines = build_engines(recipe, written)
-    batches, words = _inputs(engines, recipe, data, num_batches or SAMPLES)
-    answers = engines.measure(batches)
-    return Migration(recipe, model, done, check(graph.load(written, any_opset=True)), answers, words)
+    with TemporaryDirectory() as folder:
+        written = Path(folder) / "model.onnx"
+        graph.save(model, written)  # weights beyond 2 GiB lie beside it
+        engines = build_engines(recipe, written)
+        batches, words = _inputs(engines, recipe, data, num_batches or SAMPLES)
+        answers, findings = engines.measure(batches), check(graph.load(written, any_opset=True))
+    return Migration(recipe, model, done, findings, answers, words)
 
 
 def _inputs(engines: Engines, recipe: ImplicitRecipe, data: Any, count: int) -> tuple[list[Feeds], str]:

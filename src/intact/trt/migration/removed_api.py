@@ -60,3 +60,10 @@ POLYGRAPHY_KEYWORDS = frozenset({
     "precision_constraints", "quantization_flags",
 })  # fmt: skip
 """Keywords of Polygraphy's `CreateConfig` that set what is gone."""
+
+_HALF = "layers without pairs run in the file's types: where these are float32, make them {} with AutoCast"
+HALF_TYPES = {
+    **dict.fromkeys(("FP16", "fp16", "fp16_mode"), _HALF.format("float16")),
+    **dict.fromkeys(("BF16", "bf16"), _HALF.format("bfloat16")),
+}
+"""Flags, attributes and keywords that allowed a builder another type of floats, and what does so now."""

@@ -16,6 +16,7 @@ from intact.trt.migration.removed_api import (
     CALIBRATORS,
     CALLS,
     FLAGS,
+    HALF_TYPES,
     NETWORK_FLAGS,
     OTHERS,
     POLYGRAPHY_KEYWORDS,
@@ -124,8 +125,22 @@ class _Editor:
                 self._drop(statement, "it prepares the calibrator")
         for node in list(self._nodes_to_edit()):
             self._edit(node)
+        self._name_half_types()
         self._close_blocks()
         self._drop_imports()
+
+    def _name_half_types(self) -> None:
+        """List where the script allowed float16 or bfloat16, which only the file's types can say now."""
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, ast.Attribute):
+                is_flag = last_name(node.value) == "BuilderFlag" and not isinstance(
+                    self.parents[node], ast.Attribute
+                )
+                names = node.attr if is_flag or node.attr == "fp16_mode" else ""
+            else:
+                names = node.arg or "" if isinstance(node, ast.keyword) else ""
+            if (advice := HALF_TYPES.get(names)) and self._in_change(node):
+                self._leave(node, ast.unparse(node), advice)
 
     # What is taken out as a whole.
 

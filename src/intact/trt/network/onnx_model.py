@@ -102,6 +102,12 @@ class NetworkModel(Reporting):
         """Return the element type of a tensor."""
         return dtype_of(self._type_and_shape(tensor)[0])
 
+    def inferred_dtype(self, tensor: ITensor) -> DataType | None:
+        """Return the element type of a tensor once the whole network is inferred; None before."""
+        if self._types_and_shapes is None:
+            return None
+        return dtype_of(self._types_and_shapes.get(tensor.name, (None, None))[0])
+
     def _type_and_shape(self, tensor: ITensor) -> tuple[Any, Any]:
         """Return type and sizes of a tensor; those that its file declares where no operator tells a rank."""
         dtype, shape = self._infer_type_and_shape(tensor)
