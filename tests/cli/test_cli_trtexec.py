@@ -13,6 +13,7 @@ import pytest
 
 from intact import trt
 from intact.calib import TrtCache
+from intact.cli import trtexec_run
 from intact.cli.trtexec_options import ACCEPTED, FLAGS, REFUSED
 from intact.cli.verbs import trtexec
 from intact.trt.building import implicit_quantization
@@ -140,6 +141,21 @@ def test_what_a_cpu_cannot_do_is_refused_by_name(run, net: Path, word: str, why:
     assert status == 2
     assert why in shown + err
     assert word.partition("=")[0] in shown + err
+
+
+def test_percentages_and_pauses_are_those_that_are_asked_for(
+    run, net: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(trtexec_run, "sleep", pauses.append)
+    words = ("--percentile=0,50,99.5", "--idleTime=2", "--sleepTime=30", "--duration=0", "--warmUp=0")
+    status, shown, _ = run("trtexec", f"--onnx={net}", "--iterations=3", *words)
+    assert status == 0 and pauses == [0.03, 0.002, 0.002]
+    (line,) = (line for line in shown.splitlines() if line.startswith("Latency:"))
+    assert re.findall(r"percentile\((.*?)%\)", line) == ["0", "50", "99.5"]
+    for text in ("101", "-1", "p", ""):
+        status, _, errors = run("trtexec", f"--onnx={net}", f"--percentile={text}", *QUICK)
+        assert status == 2 and "numbers from 0 to 100" in errors
 
 
 def test_every_option_of_trtexec_has_one_meaning() -> None:

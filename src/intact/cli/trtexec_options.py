@@ -77,7 +77,6 @@ _REFUSED = {
         "dumpKernelText", "dumpOptimizationProfile", "dumpRawBindingsToFile", "dumpRefit",
         "getPlanVersionOnly", "serialized", "timeDeserialize",
     ),
-    "runs follow each other at once": ("idleTime", "percentile", "sleepTime"),
 }  # fmt: skip
 
 ACCEPTED = {option: why for why, options in _ACCEPTED.items() for option in options}

@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import prod
+from math import nan, prod
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from intact.atomic import replacing
@@ -48,6 +48,9 @@ class Request:
     iterations: int = 10
     warm_up: int = 200
     duration: float = 3.0
+    percentile: str = "90,95,99"
+    idle_time: float = 0.0
+    sleep_time: float = 0.0
     avg_runs: int = 10
     threads: int | None = None
     precision_constraints: str = "none"
@@ -271,9 +274,10 @@ class _Run:
         from intact.trt.running import describe_performance, output_rows, time_rows
 
         request = self._request
-        starts, times, wall = self._time_runs(request.iterations, request.warm_up / 1e3, request.duration)
+        percentages = _percentages(request.percentile)
+        starts, times, wall = self._time_runs()
         _say_times(times)
-        _say_lines(describe_performance(times, wall))
+        _say_lines(describe_performance(times, wall, percentages))
         if request.export_times is not None:
             _write_json(request.export_times, time_rows(starts, times))
         if request.dump_profile or request.export_profile is not None:
@@ -302,22 +306,42 @@ class _Run:
         if self._request.export_profile is not None:
             _write_json(self._request.export_profile, rows)
 
-    def _time_runs(
-        self, iterations: int, warm_up: float, duration: float
-    ) -> tuple[list[float], list[float], float]:
+    def _time_runs(self) -> tuple[list[float], list[float], float]:
         """Return when runs began, how long they took, and the seconds of all together."""
+        request = self._request
+        sleep(request.sleep_time / 1e3)
         start = perf_counter()
         self._engine.run(self._inputs)
-        while perf_counter() - start < warm_up:
+        while perf_counter() - start < request.warm_up / 1e3:
             self._engine.run(self._inputs)
         starts, times = list[float](), list[float]()
         start = perf_counter()
-        while len(times) < iterations or perf_counter() - start < duration:
+        while len(times) < request.iterations or perf_counter() - start < request.duration:
+            if times and request.idle_time:
+                sleep(request.idle_time / 1e3)
             before = perf_counter()
             self._engine.run(self._inputs)
             times.append(perf_counter() - before)
             starts.append(before - start)
         return starts, times, perf_counter() - start
+
+
+def _percentages(text: str) -> list[float]:
+    """Read the percentages of --percentile.
+
+    Raises:
+        QuantValueError: One is no number from 0 to 100.
+    """
+    percentages = list[float]()
+    for word in text.split(","):
+        try:
+            value = float(word)
+        except ValueError:
+            value = nan
+        if not 0 <= value <= 100:
+            raise QuantValueError("--percentile", f"'{word}'", "numbers from 0 to 100", "write 90,95,99")
+        percentages.append(value)
+    return percentages
 
 
 def _name_and_file(entry: str) -> tuple[str, str]:

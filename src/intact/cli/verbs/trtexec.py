@@ -28,6 +28,12 @@ _WarmUp = Annotated[int, typer.Option("--warmUp", min=0, max=10**9, help="Millis
 _Duration = Annotated[
     float, typer.Option("--duration", min=0, callback=check_seconds, help="Run at least so many seconds.")
 ]
+_Percentile = Annotated[
+    str,
+    typer.Option("--percentile", help="Percentages of the summary; 0 is the fastest run, 100 the slowest."),
+]
+_IdleTime = Annotated[float, typer.Option("--idleTime", min=0, help="Milliseconds between two runs.")]
+_SleepTime = Annotated[float, typer.Option("--sleepTime", min=0, help="Milliseconds before the first run.")]
 _AvgRuns = Annotated[int, typer.Option("--avgRuns", min=1, help="Accepted: every run counts.")]
 _Threads = Annotated[
     int | None,
@@ -89,6 +95,9 @@ def run(
     iterations: _Iterations = 10,
     warm_up: _WarmUp = 200,
     duration: _Duration = 3.0,
+    percentile: _Percentile = "90,95,99",
+    idle_time: _IdleTime = 0.0,
+    sleep_time: _SleepTime = 0.0,
     avg_runs: _AvgRuns = 10,
     threads: _Threads = None,
     precision_constraints: _PrecisionConstraints = "none",

@@ -132,18 +132,21 @@ def describe_profile(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def describe_performance(seconds: Sequence[float], wall: float) -> list[str]:
+def describe_performance(
+    seconds: Sequence[float], wall: float, percentages: Sequence[float] = (90, 95, 99)
+) -> list[str]:
     """Return the lines of trtexec's summary, from which Polygraphy's runner reads the latency.
 
     Args:
         seconds: Of each run.
         wall: Of all runs together.
+        percentages: Of the runs that were faster than the figures that are told.
     """
     times = sorted(1e3 * s for s in seconds)
-    shares = {p: times[min(len(times) - 1, int(p / 100 * len(times)))] for p in (90, 95, 99)}
+    shares = {p: times[min(len(times) - 1, int(p / 100 * len(times)))] for p in percentages}
     figures = {"min": times[0], "max": times[-1], "mean": sum(times) / len(times), "median": median(times)}
     parts = [f"{name} = {value:.6g} ms" for name, value in figures.items()]
-    parts += [f"percentile({p}%) = {value:.6g} ms" for p, value in shares.items()]
+    parts += [f"percentile({p:g}%) = {value:.6g} ms" for p, value in shares.items()]
     return [
         "=== Performance summary ===",
         f"Throughput: {len(times) / wall:.6g} qps",
