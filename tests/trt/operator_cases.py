@@ -193,7 +193,7 @@ def _ragged(n: Network, x: trt.ITensor) -> Any:
 
 
 def _ragged_result(a: np.ndarray) -> np.ndarray:
-    return np.concatenate([_softmax(a[:, :, :3]), np.zerosconstant_like(a[:, :, 3:])], 2)
+    return np.concatenate([_softmax(a[:, :, :3]), np.zeros_like(a[:, :, 3:])], 2)
 
 
 def _loop(n: Network, x: trt.ITensor) -> Any:
@@ -223,7 +223,7 @@ def _scatter(n: Network, x: trt.ITensor) -> Any:
 
 
 def _scattered(a: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.onesconstant_like(a[:1]), a[1:]])
+    return np.concatenate([np.ones_like(a[:1]), a[1:]])
 
 
 def _filled(n: Network, x: trt.ITensor) -> Any:
@@ -285,7 +285,7 @@ MOVES = {
         "add_slice",
         "float32 float16 int32 bool int8 fp8",
         _filled,
-        lambda a: np.concatenate([a[:, 1:], np.onesconstant_like(a[:, :1])], 1),
+        lambda a: np.concatenate([a[:, 1:], np.ones_like(a[:, :1])], 1),
     ),
     "slice_clamp": Case(
         "add_slice",
@@ -320,7 +320,7 @@ MOVES = {
         lambda n, x: n.add_select(
             constant(n, np.arange(32).reshape(SHAPE) % 2 == 0), x, constant_like(n, x, np.ones(SHAPE))
         ),
-        lambda a: np.where(np.arange(32).reshape(SHAPE) % 2 == 0, a, np.onesconstant_like(a)),
+        lambda a: np.where(np.arange(32).reshape(SHAPE) % 2 == 0, a, np.ones_like(a)),
     ),
     "reverse_sequence": Case(
         "add_reverse_sequence",

@@ -47,7 +47,7 @@ class ILayer(Interface):
     """True where the output depends only on the shapes of the inputs."""
     SAME_TYPE: ClassVar[tuple[int, ...] | None] = None
     """Inputs that have one type in a strongly typed network; (): all of them; None: no rule."""
-    DATA: ClassVar[int] = 0
+    MOVED_INPUT: ClassVar[int] = 0
     """The input whose elements the output has, of a layer with `CARRIERS`."""
     CARRIERS: ClassVar[Mapping[DataType, str]] = {}
     """Types of data that its ONNX operator lacks, and the types that take their place inside."""
@@ -281,7 +281,7 @@ class ILayer(Interface):
         """
         if not any(c.has_seen(dtype.numpy.name) for dtype in self.CARRIERS):
             return None
-        data = self.get_input(self.DATA)
+        data = self.get_input(self.MOVED_INPUT)
         dtype = data.dtype if data is not None else None
         if dtype is None or dtype not in self.CARRIERS:
             return None

@@ -281,7 +281,7 @@ class IOneHotLayer(ILayer):
     TYPE = LayerType.ONE_HOT
     TITLE = "OneHot"
     VALUES = (2,)
-    DATA = 1
+    MOVED_INPUT = 1
     CARRIERS = {DataType.INT32: "int64", DataType.BOOL: "int64", **CODES_AS_FLOATS}
     axis: int = -1
 
