@@ -77,10 +77,10 @@ def test_no_room_holds_more_modules_than_one_can_look_over() -> None:
 
 
 LINES = {
-    "benchmarks": 15_500,
+    "benchmarks": 15_700,
     "csrc": 44_200,
     "include": 500,
-    "tests": 100_350,
+    "tests": 101_150,
     "src/intact/calib": 2_450,
     "src/intact/checksums": 100,
     "src/intact/cli": 5_500,
