@@ -188,11 +188,11 @@ def _one_hot(n: Network, x: trt.ITensor) -> Any:
     return n.add_one_hot(constant(n, np.int32([2, 0])), x, constant(n, np.int32(3)), -1)
 
 
-def _ragged(n: Network, x: trt.ITensor) -> Any:
+def _softmax_of_rows(n: Network, x: trt.ITensor) -> Any:
     return n.add_ragged_softmax(x, constant(n, np.full((2, 4, 1), 3, np.int32)))
 
 
-def _ragged_result(a: np.ndarray) -> np.ndarray:
+def _softmax_of_three(a: np.ndarray) -> np.ndarray:
     return np.concatenate([_softmax(a[:, :, :3]), np.zeros_like(a[:, :, 3:])], 2)
 
 
@@ -222,11 +222,11 @@ def _scatter(n: Network, x: trt.ITensor) -> Any:
     )
 
 
-def _scattered(a: np.ndarray) -> np.ndarray:
+def _first_rows_of_ones(a: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ones_like(a[:1]), a[1:]])
 
 
-def _filled(n: Network, x: trt.ITensor) -> Any:
+def _slice_with_filling(n: Network, x: trt.ITensor) -> Any:
     layer = n.add_slice(x, (0, 1, 0), (2, 4, 4), (1, 1, 1))
     layer.mode = trt.SampleMode.FILL
     layer.set_input(4, constant_like(n, x, 1))
@@ -284,7 +284,7 @@ MOVES = {
     "slice_fill": Case(
         "add_slice",
         "float32 float16 int32 bool int8 fp8",
-        _filled,
+        _slice_with_filling,
         lambda a: np.concatenate([a[:, 1:], np.ones_like(a[:, :1])], 1),
     ),
     "slice_clamp": Case(
@@ -313,7 +313,7 @@ MOVES = {
         lambda n, x: n.add_gather_v2(x, constant(n, np.int32([[1]])), trt.GatherMode.ND),
         lambda a: a[1:],
     ),
-    "scatter": Case("add_scatter", MOVED, _scatter, _scattered),
+    "scatter": Case("add_scatter", MOVED, _scatter, _first_rows_of_ones),
     "select": Case(
         "add_select",
         f"{NUMBERS} bool",
@@ -424,7 +424,7 @@ FLOATING = {
     "softmax": Case(
         "add_softmax", f"{FLOATS} codes", lambda n, x: with_attributes(n.add_softmax(x), axes=4), _softmax
     ),
-    "ragged_softmax": Case("add_ragged_softmax", FLOATS, _ragged, _ragged_result),
+    "ragged_softmax": Case("add_ragged_softmax", FLOATS, _softmax_of_rows, _softmax_of_three),
     "prelu": Case(
         "add_parametric_relu",
         f"{FLOATS} codes",

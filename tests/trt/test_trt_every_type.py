@@ -77,8 +77,8 @@ def run(
     data = values(dtype) if data is None else data
     builder = trt.Builder(log)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    made = make(network, network.add_input("x", dtype, data.shape))
-    tensor = made if isinstance(made, trt.ITensor) else made.get_output(0)
+    layer = make(network, network.add_input("x", dtype, data.shape))
+    tensor = layer if isinstance(layer, trt.ITensor) else layer.get_output(0)
     tensor.name = "y"
     network.mark_output(tensor)
     assert tensor.dtype is output
@@ -134,8 +134,8 @@ def check_codes(log: trt.ILogger, case: Case) -> None:
 
     def make(n: Network, x: trt.ITensor) -> trt.ILayer:
         floats = n.add_dequantize(x, constant(n, step), trt.float32).get_output(0)
-        made = case.make(n, floats)
-        tensor = made if isinstance(made, trt.ITensor) else made.get_output(0)
+        layer = case.make(n, floats)
+        tensor = layer if isinstance(layer, trt.ITensor) else layer.get_output(0)
         return n.add_quantize(tensor, constant(n, result_step), trt.int8)
 
     codes = (2 * data_of(case, trt.float32)).astype(np.int8)

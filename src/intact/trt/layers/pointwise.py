@@ -75,7 +75,7 @@ class IActivationLayer(ILayer):
             bounds = [c.constant(f"{self.name}.{n}", np.float32(v)) for n, v in self._parameters(names)]
             return c.node("Clip", [x[0], *bounds], y, name=self.name)
         data = self.get_input(0)
-        dtype = self._network.inferred_dtype(data) if data is not None else None
+        dtype = self._network.dtype_after_inference(data) if data is not None else None
         if op_type == "Relu" and dtype in INTEGERS:  # ONNX Runtime has no Relu of int64
             zero = c.constant(f"{self.name}.zero", np.zeros((), dtype.numpy))
             return c.node("Max", [x[0], zero], y, name=self.name)

@@ -102,7 +102,7 @@ class NetworkModel(Reporting):
         """Return the element type of a tensor."""
         return dtype_of(self._type_and_shape(tensor)[0])
 
-    def inferred_dtype(self, tensor: ITensor) -> DataType | None:
+    def dtype_after_inference(self, tensor: ITensor) -> DataType | None:
         """Return the element type of a tensor once the whole network is inferred; None before."""
         if self._types_and_shapes is None:
             return None
