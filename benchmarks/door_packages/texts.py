@@ -47,10 +47,11 @@ def pyfrspell() -> Work:
             for text in pick(seed, SENTENCES["french"], 2)
             for word in text.split()
         ]
-        lemmas = [str(speller.lemma(word)) for word in words]
+        lemmas = [str(speller.lemma(word)["lemma"]) for word in words]
         verbs = pick(seed, ["chanter", "finir", "voir", "prendre", "aller", "lire", "dormir", "boire"], 3)
         return lemmas + [
-            str(speller.verb_derive(verb, "first_singular", "indicative", "present")) for verb in verbs
+            str(speller.verb_derive(verb, "first_singular", "indicative", "present")["output"])
+            for verb in verbs
         ]
 
     return work
