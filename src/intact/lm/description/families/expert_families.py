@@ -233,7 +233,11 @@ EXPERT_FAMILIES = (
     DecoderFamily(
         "granitemoe_swa", "GraniteMoeSWA", PLAIN | GRANITE | SLIDING | {
             "attention_bias": False, "sliding_window": 128, "layer_rope_theta": None,
-        }, window_period=4, window_offset=0, has_sinks=True, tensors=GRANITE_MOE,
+        }, window_period=4, window_offset=0, has_sinks=True, tensors=GRANITE_MOE | {
+            "router": f"{LAYER}block_sparse_moe.router",
+            "experts_gate_up": f"{LAYER}block_sparse_moe.experts.gate_up_proj",
+            "experts_down": f"{LAYER}block_sparse_moe.experts.down_proj",
+        },
         experts=ExpertFamily(
             ("num_local_experts",), inner="intermediate_size", scores="chosen",
             shared="shared_intermediate_size",
