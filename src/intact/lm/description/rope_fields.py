@@ -91,7 +91,9 @@ class RotaryReader:
             return rotary, None, frozenset()
         kinds = (frozenset(range(layers)) - windowed, windowed)
         own = [{float(bases[layer]) for layer in kind if bases[layer]} for kind in kinds]
-        if any(len(each) > 1 or min(each, default=1.0) < 0 for each in own) or rotary.kind == "yarn":
+        are_others = any(each - {rotary.base} for each in own)
+        is_mixed = any(len(each) > 1 or min(each, default=1.0) < 0 for each in own)
+        if is_mixed or (are_others and rotary.kind == "yarn"):  # whose ramp follows from the base
             self._fields.refuse(key, "one base for all layers with a window, and one for all others")
         full, local = (replace(rotary, base=each.pop()) if each else rotary for each in own)
         return full, local, frozenset(layer for layer in range(layers) if not bases[layer])

@@ -133,7 +133,7 @@ DENSE_FAMILIES = (
         }, rope_base=1e6, reads_query_scale=True, rope={
             "rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384,
             "beta_fast": 32.0, "beta_slow": 1.0, "mscale_all_dim": 1.0, "mscale": 1.0,
-            "llama_4_scaling_beta": 0.1,
+            "llama_4_scaling_beta": 0.1, "rope_theta": 1e6,
         },
     ),
     DecoderFamily(
