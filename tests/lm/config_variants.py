@@ -11,7 +11,7 @@ _LATENT = {
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 16,
     "num_key_value_heads": 4,
 }  # fmt: skip
-_INDEXER = {"index_topk": 32, "index_head_dim": 16, "index_n_heads": 2, "topk_group": 1}
+_INDEXER = {"index_topk": 64, "index_head_dim": 16, "index_n_heads": 2, "topk_group": 1}
 _DELTA = {
     "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
     "linear_value_head_dim": 12, "head_dim": 16,
