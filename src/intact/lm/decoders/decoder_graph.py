@@ -58,7 +58,7 @@ class _Decoder:
         if 0 < self._config.longest < positions:
             raise QuantValueError(
                 "positions", str(positions),
-                f"at most {self._config.longest}: longer sequences rotate or attend otherwise", "ask for fewer",
+                f"at most {self._config.longest}: longer ones rotate or attend otherwise", "ask for fewer",
             )  # fmt: skip
         self._tables = self._angles(positions, "")
         self._local_tables = self._angles(positions, "local.") if self._config.local_rotary else self._tables
