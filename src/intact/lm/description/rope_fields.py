@@ -68,6 +68,8 @@ class RotaryReader:
         fields = self._fields
         assert self._family.local_rope is not None
         inner, old = fields.inner_fields("rope_parameters"), fields.inner_fields("rope_scaling")
+        if inner is None and old is None and self._family.rope:
+            inner = MetadataFields(dict(self._family.rope), fields.file)
         full = inner.inner_fields(FULL) if inner is not None else None
         sliding = inner.inner_fields(SLIDING) if inner is not None else None
         if full is not None and old is not None:

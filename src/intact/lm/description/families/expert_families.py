@@ -248,7 +248,10 @@ EXPERT_FAMILIES = (
         "mellum", "Mellum", PLAIN | SLIDING | {
             "max_position_embeddings": 131072, "num_key_value_heads": 4, "head_dim": 128,
             "attention_bias": False, "sliding_window": 1024,
-        }, qk_norm="head", rope_base=5e5, local_rope=("", 10000.0), window_period=1,
+        }, qk_norm="head", rope_base=5e5, local_rope=("", 10000.0), window_period=1, rope={
+            "full_attention": {"rope_type": "default", "rope_theta": 5e5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        },
         unread=("num_nextn_predict_layers", "num_mtp_layers", "mtp_layer_types", "mtp_mlp_layer_types"),
         unread_tensors=("mtp.",),
         experts=ExpertFamily(
