@@ -1,7 +1,6 @@
 """Takes public calibrator scripts and calibration caches through ``intact migrate``.
 
     git clone --branch v8.6.1 https://github.com/NVIDIA/TensorRT
-    git clone https://github.com/NVIDIA/trt-samples-for-hackathon-cn
     git clone https://github.com/jkjung-avt/tensorrt_demos
     git clone https://github.com/Wulingtian/yolov5_tensorrt_int8_tools
     python benchmarks/migrate_public.py FOLDER_OF_THE_CHECKOUTS [--only NAME]
@@ -34,7 +33,7 @@ from intact.trt.migration import ImplicitRecipe, read_ranges
 from intact.trt.migration.engines import build_engines
 
 HERE = Path(__file__).parent
-CHANNELS, SIZE, BATCHES = 8, 12, 4
+CHANNELS, SIZE, BATCHES = 16, 8, 4
 INT8 = (
     "-o {data}/{model}.onnx -e {data}/{name}.engine -p int8 --calib_input {data}/pictures "
     "--calib_cache {data}/{name}.cache --calib_num_images 3 --calib_batch_size 1"
@@ -47,7 +46,7 @@ class Source:
 
     Attributes:
         path: Below the folder of checkouts.
-        model: Name of the made model that a script reads; "" where it builds its own, or is a cache.
+        model: Name of the made model that a script reads; "" for a cache.
         arguments: Of the script.
         dialect: That the script speaks.
     """
@@ -63,14 +62,13 @@ class Source:
         return "/".join(Path(self.path).parts[-2:])
 
 
-_SAMPLES, _COOKBOOK = "TensorRT/samples/python", "trt-samples-for-hackathon-cn/cookbook"
+_SAMPLES = "TensorRT/samples/python"
 _DEMOS, _TOOLS = "tensorrt_demos/yolo/calib_cache", "yolov5_tensorrt_int8_tools/models_save"
 SOURCES = (
     Source(f"{_SAMPLES}/efficientnet/build_engine.py", "classes", INT8),
     Source(f"{_SAMPLES}/efficientdet/build_engine.py", "boxes", INT8),
     Source(f"{_SAMPLES}/tensorflow_object_detection_api/build_engine.py", "boxes", INT8),
     Source(f"{_SAMPLES}/detectron2/build_engine.py", "masks", "-c none " + INT8),
-    Source(f"{_COOKBOOK}/04-Feature/Int8Calibration/main.py", dialect="10.x"),
     *(
         Source(f"{_DEMOS}/calib_{name}.bin")
         for name in (
@@ -99,16 +97,16 @@ def model_of_cache(cache: TrtCache, path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-def migrate(words: list[str], source: Source, folder: Path) -> dict:
+def migrate(words: list[str], source: Source) -> dict:
     """Run the command line; return its JSON.
 
     Raises:
         RuntimeError: It failed; the last line that it printed.
     """
-    paths = [HERE / "samples", folder / _COOKBOOK, os.environ.get("PYTHONPATH", "")]
+    paths = [HERE / "samples", os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     if source.path.endswith(".py"):
-        environment |= {"INTACT_TRT_DIALECT": source.dialect, "TRT_COOKBOOK_PATH": str(folder / _COOKBOOK)}
+        environment["INTACT_TRT_DIALECT"] = source.dialect
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "intact", "migrate", "--json", *words],
         capture_output=True, text=True, env=environment, check=False,
@@ -137,11 +135,11 @@ def run(source: Source, folder: Path, work: Path, data: Path) -> tuple[dict, flo
     if path.suffix != ".py":
         model = work / "made.onnx"
         model_of_cache(read_ranges(path)[0], model)
-        figures = migrate([str(path), "--onnx", str(model), "-o", str(out)], source, folder)
+        figures = migrate([str(path), "--onnx", str(model), "-o", str(out)], source)
         return figures, difference_again(model, path, out)
     name = path.parent.name
     words = source.arguments.format(data=data, model=source.model, name=name).split()
-    figures = migrate([str(path), "--run", "-o", str(out), "--", *words], source, folder)
+    figures = migrate([str(path), "--run", "-o", str(out), "--", *words], source)
     cache = data / f"{name}.cache"
     model = data / f"{source.model}.onnx"
     return figures, difference_again(model, cache, out) if cache.is_file() else None
