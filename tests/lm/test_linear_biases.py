@@ -9,7 +9,7 @@ import pytest
 from tests.lm.small_decoders import TOKENS, write_folder
 
 from intact import lm
-from intact.errors import UnsupportedError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.lm.description.linear_biases import LinearBiases, halving_slopes, mpt_slopes
 
 
@@ -51,3 +51,10 @@ def test_biases_of_heads_that_share_keys_are_refused_by_name(tmp_path):
     (folder / "config.json").write_text(json.dumps(config | {"multi_query": True}))
     with pytest.raises(UnsupportedError, match="alibi"):
         lm.load(folder, weights="float32")
+
+
+@pytest.mark.parametrize("cache", ["float16", "int8"])
+def test_keys_with_biases_are_kept_as_they_are(cache, tmp_path):
+    folder = write_folder("bloom", tmp_path / "m")
+    with pytest.raises(QuantValueError, match="bias of their position"):
+        lm.load(folder, weights="float32", cache=cache)

@@ -141,6 +141,12 @@ def _load_decoder(
     usual = min(source.config.context, source.config.longest or LONGEST, LONGEST)
     count = usual if positions is None else positions
     _check_choices(activations, text, count)
+    if source.config.linear_biases is not None and cache != "float32":
+        # Keys hold the bias of their position beside their elements: a scale for both would cover thousands.
+        raise QuantValueError(
+            "cache", f"{cache} for {source.config.family}", "float32: keys hold the bias of their position",
+            "leave cache out",
+        )  # fmt: skip
     _warn_of_second_rounding(source.path, source.code_bits, weights, block)
     words, templates = _words_and_templates(path, source.metadata, source.description, tokenizer)
     model = _quantized_decoder(
