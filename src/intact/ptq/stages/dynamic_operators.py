@@ -26,7 +26,6 @@ from intact.graph import (
     ops,
     take_place,
 )
-from intact.graph.ops.attributes import copy_attributes
 from intact.patterns import is_fitting
 
 _MIDDLE, _MOST_CODE = 128, 127
@@ -97,7 +96,7 @@ def _write_conv(insert: Inserter, node: Node, arrays: _Arrays) -> bool:
     x, x_scale, x_zero = _quantize_input(insert, node, base)
     inputs = [x, insert.constant(f"{base}.codes", codes), x_zero, insert.constant(f"{base}.zero", _point())]
     sums = insert.node(
-        "ConvInteger", inputs, f"{base}.sums", dtype=DataType.INT32, shape=shape, **copy_attributes(node)
+        "ConvInteger", inputs, f"{base}.sums", dtype=DataType.INT32, shape=shape, **ops.copy_attributes(node)
     )
     spread = (-1, *[1] * (weight.ndim - 2))
     factors = insert.constant(f"{base}.scales", scales.reshape(spread))
@@ -111,7 +110,7 @@ def _write_conv(insert: Inserter, node: Node, arrays: _Arrays) -> bool:
 
 def _write_lstm(insert: Inserter, node: Node, arrays: _Arrays) -> bool:
     weights = [arrays[1], arrays[2]]
-    lacks_form = ops.LSTM.of(node).unusual(node) or node.attributes.get("layout") is not None
+    lacks_form = ops.LSTM.of(node).unusual(node) or "layout" in ops.plain(node)
     if lacks_form or any(w is None or w.ndim != 3 or w.shape[2] > _MOST_TERMS for w in weights):
         return False
     base, output = node.name or "lstm", node.outputs[0]
@@ -126,7 +125,7 @@ def _write_lstm(insert: Inserter, node: Node, arrays: _Arrays) -> bool:
     inputs = [node.inputs[0], *codes, *(input_of(node, at) for at in range(3, 8)), *parameters]
     first = insert.node(
         "DynamicQuantizeLSTM", inputs, f"{base}.codes", domain=ops.MICROSOFT, dtype=output.dtype,
-        shape=output.shape, **copy_attributes(node),
+        shape=output.shape, **ops.copy_attributes(node),
     )  # fmt: skip
     take_place(node, _outputs_like(node, first, insert.names), insert.names)
     return True
@@ -134,7 +133,7 @@ def _write_lstm(insert: Inserter, node: Node, arrays: _Arrays) -> bool:
 
 def _write_attention(insert: Inserter, node: Node, arrays: _Arrays) -> bool:
     weight, output = arrays[1], node.outputs[0]
-    lacks_form = _ATTENTION_ONLY.intersection(node.attributes) or any(input_of(node, at) for at in (5, 6))
+    lacks_form = _ATTENTION_ONLY.intersection(ops.plain(node)) or any(input_of(node, at) for at in (5, 6))
     if lacks_form or weight is None or weight.ndim != 2 or weight.shape[0] > _MOST_TERMS:
         return False
     if arrays[2] is None:  # QAttention has no form without
@@ -149,7 +148,7 @@ def _write_attention(insert: Inserter, node: Node, arrays: _Arrays) -> bool:
     ]  # fmt: skip
     first = insert.node(
         "QAttention", inputs, f"{base}.codes", domain=ops.MICROSOFT, dtype=output.dtype, shape=output.shape,
-        **copy_attributes(node),
+        **ops.copy_attributes(node),
     )  # fmt: skip
     take_place(node, _outputs_like(node, first, insert.names), insert.names)
     return True
