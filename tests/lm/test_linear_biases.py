@@ -9,7 +9,7 @@ import pytest
 from tests.lm.small_decoders import TOKENS, write_folder
 
 from intact import lm
-from intact.errors import QuantValueError, UnsupportedError
+from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.lm.description.linear_biases import LinearBiases, halving_slopes, mpt_slopes
 
 
@@ -58,3 +58,12 @@ def test_keys_with_biases_are_kept_as_they_are(cache, tmp_path):
     folder = write_folder("bloom", tmp_path / "m")
     with pytest.raises(QuantValueError, match="bias of their position"):
         lm.load(folder, weights="float32", cache=cache)
+
+
+def test_scores_without_a_scale_are_refused_by_name(tmp_path):
+    folder = write_folder("mpt", tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    config["attn_config"]["softmax_scale"] = 0
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FileFormatError, match="softmax_scale"):
+        lm.load(folder, weights="float32")

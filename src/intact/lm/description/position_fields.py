@@ -17,6 +17,8 @@ _USUAL = {
     "attn_uses_sequence_id": False, "alibi_bias_max": 8,
 }  # fmt: skip
 """Fields of MPT's object, with the values that transformers computes."""
+_LEAST_SCALE = 2.0**-40
+"""Of scores: queries hold its inverse beside the biases of keys."""
 
 
 class BiasedAttention(NamedTuple):
@@ -64,5 +66,5 @@ def _read_object(fields: MetadataFields, heads: int, head_size: int) -> BiasedAt
         "is_encoder_decoder": "it is read beside the object alone",
     })  # fmt: skip
     clip = inner.number("clip_qkv", least=0.0) if "clip_qkv" in inner else 0.0
-    scale = inner.number("softmax_scale", 1 / math.sqrt(head_size))
+    scale = inner.number("softmax_scale", 1 / math.sqrt(head_size), least=_LEAST_SCALE)
     return BiasedAttention(LinearBiases(mpt_slopes(heads)), scale, clip)
