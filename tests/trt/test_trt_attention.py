@@ -86,7 +86,9 @@ def test_an_attention_says_what_does_not_fit(network, log, attention) -> None:
 def test_the_other_end_is_wired_anew(network, log, attention) -> None:
     other = network.add_input("other", trt.float32, V.shape)
     attention.set_input(2, other)
-    assert attention.get_input(2) is other and network.layers[1].get_input(0) is other
+    start, end = network.layers[:2]
+    assert attention.get_input(2) is other and start.get_input(2) is other
+    assert (end.num_inputs, end.get_input(0)) == (1, start.get_output(0))
     feeds = {"q": Q, "k": K, "v": V, "other": -V}
     np.testing.assert_allclose(outputs_of(network, log, **feeds)[0], numpy_attention(Q, K, -V), atol=1e-5)
 

@@ -48,14 +48,17 @@ class IAttentionBoundaryLayer(ILayer):
 
 
 class IAttentionInputLayer(IAttentionBoundaryLayer):
-    """The start of an attention. The layer at its end reads its tensors."""
+    """The start of an attention: all its inputs, and one output that the layer at its end reads.
+
+    Inputs: query, key, value; behind them what `IAttention` has as properties.
+    """
 
     TYPE = LayerType.ATTENTION_INPUT
     TITLE = "AttentionInput"
-    OUTPUTS = 0
 
-    def emit(self, c: TypedComposer) -> None:
-        """Write no node, because `IAttentionOutputLayer` reads the tensors."""
+    def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
+        """Write the query, which gives the output its size: `IAttentionOutputLayer` reads the inputs."""
+        c.node("Identity", x[:1], y, name=self.name)
 
 
 class IAttentionOutputLayer(IAttentionBoundaryLayer):
@@ -72,7 +75,8 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
 
     def check(self) -> list[str]:
         """Return messages about settings that contradict each other."""
-        a, tensors = self._attention, [self.get_input(i) for i in range(KEY_LENGTHS + 1)]
+        a = self._attention
+        tensors = [a.get_input(i) for i in range(KEY_LENGTHS + 1)]
         forms = (a.query_form, a.key_value_form, a.key_value_form)
         if a.causal_kind is not CausalMaskKind.NONE and a.mask is not None:
             return ["an attention is causal or has a mask, not both"]
@@ -104,7 +108,9 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
         return []
 
     def _emit(self, c: TypedComposer, x: list[str], y: list[str]) -> None:
-        n, a, x = Nodes(c, self.name), self._attention, [*x, "", "", "", ""][: KEY_LENGTHS + 1]
+        n, a = Nodes(c, self.name), self._attention
+        tensors = [a.get_input(i) for i in range(KEY_LENGTHS + 1)]
+        x = ["" if tensor is None else tensor.name for tensor in tensors]
         if PACKED not in (a.query_form, a.key_value_form):
             self._emit_products(n, x, self._padded_visible(n, x), y[0])
             return
@@ -112,7 +118,7 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
         forms = (a.query_form, a.key_value_form, a.key_value_form)
         flat = [
             flatten(n, name, form, tensor.shape[-1])
-            for name, form, tensor in zip(x, forms, self._inputs, strict=False)
+            for name, form, tensor in zip(x, forms, tensors, strict=False)
             if tensor is not None
         ]
         visible = visible_keys(n, query, key, a.causal_kind)
@@ -160,7 +166,7 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
 
     def _expand_heads(self, n: Nodes, name: str, index: int) -> str:
         """Repeat the heads of key or value, so that they are as many as the query's."""
-        query, own = self.get_input(QUERY), self.get_input(index)
+        query, own = self._attention.get_input(QUERY), self._attention.get_input(index)
         assert query is not None and own is not None  # checked before
         heads, times = query.shape[1], query.shape[1] // own.shape[1]
         if times == 1:
@@ -169,7 +175,7 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
         return n("Reshape", repeated, n.ints(0, heads, -1, own.shape[-1]))
 
     def _apply_mask(self, n: Nodes, scores: str, mask: str) -> str:
-        tensor = self.get_input(MASK)
+        tensor = self._attention.mask
         if tensor is not None and tensor.dtype is DataType.BOOL:
             return self._hide_scores(n, scores, mask)
         return n("Add", scores, mask)
@@ -203,10 +209,9 @@ class IAttention(Interface):
     num_ranks: int = 1
     _to_type: DataType | None = None
 
-    def __init__(self, inputs: list[IAttentionInputLayer], output: IAttentionOutputLayer) -> None:
-        self._inputs, self._output, self._logger = inputs, output, output._logger
-        for layer in (*inputs, output):
-            layer._attention = self
+    def __init__(self, start: IAttentionInputLayer, output: IAttentionOutputLayer) -> None:
+        self._start, self._output, self._logger = start, output, output._logger
+        start._attention = output._attention = self
 
     def __setattr__(self, key: str, value: Any) -> None:
         super().__setattr__(key, value)
@@ -234,38 +239,38 @@ class IAttention(Interface):
     @property
     def mask(self) -> ITensor | None:
         """Mask: booleans of the keys that are visible, or floats that are added to the scores."""
-        return self._output.get_input(MASK)
+        return self._start.get_input(MASK)
 
     @mask.setter
     def mask(self, tensor: ITensor) -> None:
-        self._output.set_input(MASK, tensor)
+        self._start.set_input(MASK, tensor)
 
     @property
     def normalization_quantize_scale(self) -> ITensor | None:
         """One number."""
-        return self._output.get_input(SCALE)
+        return self._start.get_input(SCALE)
 
     @normalization_quantize_scale.setter
     def normalization_quantize_scale(self, tensor: ITensor) -> None:
-        self._output.set_input(SCALE, tensor)
+        self._start.set_input(SCALE, tensor)
 
     @property
     def query_lengths(self) -> ITensor | None:
         """Begin of each packed query, and the end of the last."""
-        return self._output.get_input(QUERY_LENGTHS)
+        return self._start.get_input(QUERY_LENGTHS)
 
     @query_lengths.setter
     def query_lengths(self, tensor: ITensor | None) -> None:
-        self._output.wire(QUERY_LENGTHS, tensor)
+        self._start.wire(QUERY_LENGTHS, tensor)
 
     @property
     def key_value_lengths(self) -> ITensor | None:
         """Begin of each packed sequence of keys, and the last end; or how many padded keys count."""
-        return self._output.get_input(KEY_LENGTHS)
+        return self._start.get_input(KEY_LENGTHS)
 
     @key_value_lengths.setter
     def key_value_lengths(self, tensor: ITensor | None) -> None:
-        self._output.wire(KEY_LENGTHS, tensor)
+        self._start.wire(KEY_LENGTHS, tensor)
 
     @property
     def normalization_quantize_to_type(self) -> DataType | None:
@@ -284,7 +289,7 @@ class IAttention(Interface):
     @property
     def num_inputs(self) -> int:
         """Number of its inputs, counting up to the last that is there."""
-        return self._output.num_inputs
+        return self._start.num_inputs
 
     @property
     def num_outputs(self) -> int:
@@ -293,14 +298,11 @@ class IAttention(Interface):
 
     def get_input(self, index: int) -> ITensor | None:
         """Query, key, value, mask, scale of the normalization; None where there is none."""
-        return self._output.get_input(index)
+        return self._start.get_input(index)
 
     def set_input(self, index: int, tensor: ITensor) -> None:
         """Wire query (0), key (1) or value (2) to `tensor`."""
-        self._output.set_input(index, tensor)
-        if index < MASK:
-            layer, place = self._inputs[index // VALUE], index % VALUE
-            layer.set_input(place, tensor)
+        self._start.set_input(index, tensor)
 
     def get_output(self, index: int) -> ITensor | None:
         """Return output 0; None for others."""

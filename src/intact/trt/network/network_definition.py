@@ -246,9 +246,9 @@ class INetworkDefinition(NetworkModel):
         causal_kind: CausalMaskKind,
     ) -> IAttention:  # fmt: skip
         """Add an attention with a kind of causal mask; packed sequences are its `query_form`."""
-        begins = [self.add_layer(kinds.IAttentionInputLayer, tensors) for tensors in ((query, key), (value,))]
-        ends = self.add_layer(kinds.IAttentionOutputLayer, (query, key, value))
-        attention = IAttention(begins, ends)
+        start = self.add_layer(kinds.IAttentionInputLayer, (query, key, value))
+        end = self.add_layer(kinds.IAttentionOutputLayer, (start.get_output(0),))
+        attention = IAttention(start, end)
         attention.norm_op = AttentionNormalizationOp(norm_op)
         attention.causal_kind = CausalMaskKind(causal_kind)
         return attention
