@@ -78,6 +78,10 @@ SUITES = {
         "github.com/NVIDIA/TensorRT-Model-Connect", "model_connect.py {0}",
         r"(?P<of>\d+) formats and types: (?P<passed>\d+) right", ("the checkout",),
     ),
+    "graphs": Suite(
+        "TensorRT-Model-Connect's tests of its networks", "github.com/NVIDIA/TensorRT-Model-Connect",
+        f"-m intact.trt {PYTEST} -o addopts= tests/builder -k graph", PASSED, ("the checkout",), "python",
+    ),
     "polygraphy": Suite(
         "Polygraphy's tests of its TensorRT backend", f"{TENSORRT}, tools/Polygraphy",
         f"-m intact.trt {PYTEST} tests/backend/trt", PASSED, ("tools/Polygraphy",), ".",
