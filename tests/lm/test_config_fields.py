@@ -15,8 +15,8 @@ from intact.lm.description.families import config_fields
 transformers = pytest.importorskip("transformers", reason="the package transformers says what fields mean")
 pytest.importorskip("torch")
 _EXPERT_FIELDS = {
-    "decoder_sparse_step", "first_k_dense_replace", "mlp_layer_types", "mlp_only_layers",
-    "moe_intermediate_size",
+    "decoder_sparse_step", "expert_layer_offset", "expert_layer_period", "first_k_dense_replace",
+    "mlp_layer_types", "mlp_only_layers", "moe_intermediate_size",
     "moe_k", "moe_layer_end_index", "moe_layer_interval", "moe_layer_start_index", "moe_num_experts",
     "moe_num_shared_experts", "moe_topk", "n_group", "n_routed_experts", "n_shared_experts", "norm_topk_prob",
     "num_experts", "num_experts_per_tok", "num_local_experts", "num_shared_experts", "routed_scaling_factor",
@@ -51,6 +51,8 @@ def test_defaults_are_those_of_transformers(family):
         if value is not None and name in own:
             assert own[name] == value, name
     names = {*record.defaults, *record.own_names.values(), *record.fixed, *record.unread, *record.factors}
+    names |= {*record.beyond, *({"layer_types"} if record.layer_kind else ())}
+    names |= {"interleaved": {"attn_config"}}.get(record.linear_biases, {record.linear_biases})
     if record.mixer is not None:
         names |= {*record.mixer.fields.values(), *record.mixer.usual, record.mixer.attention}
         names |= {record.mixer.activation, "layer_types", "layers_block_type"}

@@ -78,8 +78,8 @@ def test_a_tokenizer_may_be_a_file(tmp_path):
 def test_modules_that_are_no_language_models_are_refused():
     with pytest.raises(UnsupportedError, match="no config"):
         lm.load(torch.nn.Linear(2, 2))
-    with pytest.raises(UnsupportedError, match="mamba"):
-        lm.load(CausalModel("llama", model_type="mamba"))
+    with pytest.raises(UnsupportedError, match="rwkv"):
+        lm.load(CausalModel("llama", model_type="rwkv"))
     with pytest.raises(FileFormatError, match="shape"):
         lm.load(CausalModel("llama", intermediate_size=49))
     with pytest.raises(UnsupportedError, match="no values"):

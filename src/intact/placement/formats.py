@@ -17,7 +17,9 @@ _DECIDED_FOR = frozenset({"int8", "uint8"})
 _OPSET = 25  # it has a type for every format; nothing but pairs is read of the graph
 
 
-def with_layers_of(placement: Placement, formats: set[str], written: Model) -> Placement:
+def with_layers_of(
+    placement: Placement, formats: set[str], written: Model, *, lacks_pairs: bool = False
+) -> Placement:
     """Return the placement with the layers that the pairs of `written` give.
 
     A layer that `placement` has in float keeps its reason.
@@ -26,8 +28,9 @@ def with_layers_of(placement: Placement, formats: set[str], written: Model) -> P
         placement: DataDependent for 8 bits.
         formats: Of the pairs; of 8 bits alone, they make what was decided.
         written: The graph with its pairs.
+        lacks_pairs: Some of those that were decided are left out, so that layers in front write floats.
     """
-    if formats <= _DECIDED_FOR:
+    if formats <= _DECIDED_FOR and not lacks_pairs:
         return placement
     read = {layer.name: layer for layer in read_placement(written, placement.profile).layers}
     return replace(placement, layers=tuple(_as_read(layer, read) for layer in placement.layers))

@@ -247,7 +247,9 @@ def _build_result(state: State) -> QuantizedModel:
     expected = {name: state.margins.predict_agreement(name, agreement) for name, agreement in answers.items()}
     return QuantizedModel(
         state.model,
-        placement.with_layers_of(state.placement, {t.format for t in state.targets}, state.model),
+        placement.with_layers_of(
+            state.placement, {t.format for t in state.targets}, state.model, lacks_pairs=bool(state.in_float)
+        ),
         Calibration() if state.calibration is None else state.calibration,
         methods={name: range_of_tensor.method for name, range_of_tensor in chosen_ranges.items()},
         ranges={

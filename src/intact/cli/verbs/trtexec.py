@@ -32,8 +32,15 @@ _Percentile = Annotated[
     str,
     typer.Option("--percentile", help="Percentages of the summary; 0 is the fastest run, 100 the slowest."),
 ]
-_IdleTime = Annotated[float, typer.Option("--idleTime", min=0, help="Milliseconds between two runs.")]
-_SleepTime = Annotated[float, typer.Option("--sleepTime", min=0, help="Milliseconds before the first run.")]
+_DAY = 86_400_000  # ms: whoever waits longer meant something else
+_IdleTime = Annotated[
+    float,
+    typer.Option("--idleTime", min=0, max=_DAY, callback=check_seconds, help="Milliseconds between runs."),
+]
+_SleepTime = Annotated[
+    float,
+    typer.Option("--sleepTime", min=0, max=_DAY, callback=check_seconds, help="Milliseconds before runs."),
+]
 _AvgRuns = Annotated[int, typer.Option("--avgRuns", min=1, help="Accepted: every run counts.")]
 _Threads = Annotated[
     int | None,
