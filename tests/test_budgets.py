@@ -93,7 +93,7 @@ LINES = {
     "src/intact/ort": 4_800,
     "src/intact/placement": 3_450,
     "src/intact/processes": 450,
-    "src/intact/ptq": 17_050,
+    "src/intact/ptq": 17_060,
     "src/intact/report": 1_100,
     "src/intact/standins": 200,
     "src/intact/torch": 24_550,

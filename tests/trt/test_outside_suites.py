@@ -26,6 +26,7 @@ PRINTED = {
     "toolkit": ("all                   235       7        0      200      40        2\n", 235, 242),
     "cookbook": ("125 recorded cases: 118 as recorded, 8 of them on the log's inputs\n", 118, 125),
     "samples": ("23 samples: 22 right, 1 wrong, 0 failed, 0 late\n", 22, 23),
+    "graphs": ("1 failed, 188 passed, 1 skipped, 710 deselected in 14.84s\n", 188, 190),
     "polygraphy": ("40 failed, 289 passed, 3 skipped, 9 warnings in 60.00s\n", 289, 332),
     "model_connect": ("15 formats and types: 15 right\n", 15, 15),
     "onnxruntime": ("132 tests pass with onnxruntime: 131 of them pass through the door\n", 131, 132),
