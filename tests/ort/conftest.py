@@ -29,6 +29,16 @@ def door(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
+def quantization() -> Iterator[None]:
+    """Functions of onnxruntime.quantization quantize with INTact."""
+    intact.ort.policy(quantization="intact", mode="off")  # sessions are ONNX Runtime's own
+    intact.ort.install()
+    yield
+    intact.ort.uninstall()
+    policies._explicit.clear()
+
+
+@pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A float model of two layers."""
     return save_layers(tmp_path / "layers.onnx")

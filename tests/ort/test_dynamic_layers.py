@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from tests.onnx_models import onnx_model
 
 import intact.engine
 import intact.ort
-from intact.ort import policies
 from intact.signal_to_noise import signal_to_noise
 
+pytestmark = pytest.mark.usefixtures("quantization")
 WIDTH = 64
 DYNAMIC_OPERATORS = {"Conv": "ConvInteger", "LSTM": "DynamicQuantizeLSTM", "Attention": "QAttention"}
 
@@ -46,16 +45,6 @@ def save_layer(path: Path, op_type: str) -> None:
     layer = helper.make_node(op_type, ["x", *names], outputs, name="layer", domain=domain, **arguments)
     nodes = [layer, *behind, helper.make_node("MatMul", ["h", "m"], ["y"], name="linear")]
     onnx.save(onnx_model(nodes, {"x": ["n", 16, WIDTH]}, {"y": None}, weights), path)
-
-
-@pytest.fixture(autouse=True)
-def quantization() -> Iterator[None]:
-    """Functions of onnxruntime.quantization quantize with INTact."""
-    intact.ort.policy(quantization="intact", mode="off")  # sessions are ONNX Runtime's own
-    intact.ort.install()
-    yield
-    intact.ort.uninstall()
-    policies._explicit.clear()
 
 
 def op_types(path: Path) -> list[str]:

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from intact.ort import policies
 from intact.ort.quantization import arguments
 from intact.placement import PROFILES
 
+pytestmark = pytest.mark.usefixtures("quantization")
 WIDTH = 64
 Files = tuple[Path, Path]
 
@@ -94,16 +95,6 @@ def files(tmp_path: Path) -> Files:
     )  # fmt: skip
     onnx.save(model, tmp_path / "float.onnx")
     return tmp_path / "float.onnx", tmp_path / "quantized.onnx"
-
-
-@pytest.fixture(autouse=True)
-def quantization() -> Iterator[None]:
-    """Functions of onnxruntime.quantization quantize with INTact."""
-    intact.ort.policy(quantization="intact", mode="off")  # sessions are ONNX Runtime's own
-    intact.ort.install()
-    yield
-    intact.ort.uninstall()
-    policies._explicit.clear()
 
 
 def decibels(files: Files) -> float:

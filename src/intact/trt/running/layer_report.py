@@ -132,9 +132,7 @@ def describe_profile(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def describe_performance(
-    seconds: Sequence[float], wall: float, percentages: Sequence[float] = (90, 95, 99)
-) -> list[str]:
+def describe_performance(seconds: Sequence[float], wall: float, percentages: Sequence[float]) -> list[str]:
     """Return the lines of trtexec's summary, from which Polygraphy's runner reads the latency.
 
     Args:

@@ -21,7 +21,6 @@ from intact.torch.nn.modules._switches import ExportSwitch, Switches
 from intact.torch.nn.modules.clip import Clip
 from intact.torch.operators import fake_quantize as ops
 from intact.torch.operators import learned_ranges
-from intact.torch.operators.fake_quantize import is_tracing
 from intact.torch.private_torch import DisableTorchFunction, is_in_functorch, whole_batch
 from intact.torch.tensor_quant import refuse_negative, tensor_quant
 from intact.torch.utils.quant_logging import LOGGER
@@ -36,7 +35,7 @@ def _unseen_by_modes(inputs: Tensor) -> AbstractContextManager[None]:
 
     Tracers see it, and so do the classes of tensors that are not PyTorch's or ours.
     """
-    return DisableTorchFunction() if type(inputs) in _ORDINARY and not is_tracing() else nullcontext()
+    return DisableTorchFunction() if type(inputs) in _ORDINARY and not ops.is_tracing() else nullcontext()
 
 
 class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
